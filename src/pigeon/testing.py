@@ -32,7 +32,7 @@ def scripted(
         default: the reply when none is left; without it, such a request fails
         options: further keys of a script, such as `chunk` or `context_window`
 
-    Raises `ScriptError` where a reply cannot be used; it names the field.
+    Raises `ScriptError` that names the field if a reply cannot be used.
 
     Example:
         import pigeon
@@ -89,7 +89,7 @@ def value(given: Any) -> dict[str, Any]:
 
 
 def failure(message: str, *, retryable: bool = False, status: int | None = None) -> dict[str, Any]:
-    """An answer that fails, as when the model's server is overloaded; a `retryable` one is asked for again.
+    """An answer that fails, as when the model's server is overloaded; a `retryable` one is requested again.
 
     Example:
         import pigeon

@@ -1,1 +1,1 @@
-"""The loop: run, turn, tool calls. Knows the wire and nothing else; models, tools and gates are handed to it."""
+"""The loop: run, turn, tool calls. It only imports the wire; models, tools and gates are passed to it."""

@@ -1,5 +1,5 @@
-"""One answer of a model: `AnswerStream` asks the provider, announces the stream and ends in exactly one complete
-message, which `Fold` puts together from the deltas with constant work for each. Summaries use `Fold` alone."""
+"""One answer of a model: `AnswerStream` requests it, announces the stream and ends with exactly one complete message,
+which `Fold` builds from the deltas with constant work for each. Summaries use `Fold` alone."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ _NOTHING_USED = zero_usage()
 
 
 class AnswerLimits(Struct, frozen=True):
-    """The most that one answer may be: characters of all its blocks together, and blocks.
+    """The limits of one answer: the characters of all its blocks together, and the number of blocks.
 
-    Far above what models can say (128,000 tokens are half a million characters); what goes beyond is no answer.
+    Far above what models can write (128,000 tokens are half a million characters).
     """
 
     characters: int = 4_000_000
@@ -66,7 +66,7 @@ class AnswerLimits(Struct, frozen=True):
 
 
 class AnswerTooLong(Exception):
-    """The answer has reached a limit; the text says which."""
+    """The answer has reached a limit, which the text names."""
 
 
 class _OpenBlock:
@@ -94,7 +94,7 @@ class Fold:
         self.sampled: Sampled | None = None
 
     def add_delta(self, delta: Delta) -> StreamEvent | None:
-        """Take in one delta; returns the event that announces it, none if it is no news of a block.
+        """Take in one delta; returns the event that announces it, or None if no block changes.
 
         Raises `AnswerTooLong` for a delta that would pass a limit; what came before it stays.
         """
@@ -131,7 +131,7 @@ class Fold:
         return ToolcallStart(content_index=delta.index, id=delta.call_id, tool_name=delta.name)
 
     def _make_unique_id(self, call_id: str) -> str:
-        """The call's id, with a number behind it if an earlier call of the same answer has it too."""
+        """The call's id, with a number appended if an earlier call of the same answer has it too."""
         wanted, number = call_id or "call", 2
         unique = wanted
         while unique in self._call_ids:
@@ -182,13 +182,13 @@ class Fold:
         return ToolcallEnd(content_index=delta.index, tool_call=call)
 
     def close_open_blocks(self, *, cut_off: bool = False) -> list[StreamEvent]:
-        """Close what the stream left open; `cut_off` says that it did so because the answer failed."""
+        """Close the blocks that the stream left open; `cut_off` means that the answer failed."""
         left = [index for index, block in enumerate(self._blocks) if block.done is None]
         return [self._close_block(BlockClosed(index=index), cut_off=cut_off) for index in left]
 
     @property
     def is_filled_by_prompt(self) -> bool:
-        """True if nothing was said because the prompt has taken the whole context."""
+        """True if nothing was written because the prompt fills the whole context."""
         usage, window = self.usage, self._model.context_window
         return window > 0 and usage.output == 0 and usage.input + usage.cache_read >= NEARLY_ALL * window
 
@@ -212,11 +212,11 @@ class Fold:
 
 
 class CutByWatch(Exception):
-    """A stream rule ends the answer here."""
+    """A stream rule cuts the answer here."""
 
 
 class AnswerStream:
-    """One streamed answer; `failure` says why when it ended in an error, `cut` is true if a watch ended it."""
+    """One streamed answer; `failure` is the reason if it ended in an error, `cut` is True if a watch ended it."""
 
     def __init__(
         self,
@@ -242,7 +242,7 @@ class AnswerStream:
 
     @property
     def sampled_tokens(self) -> Sampled | None:
-        """The token ids of the answer, where the server told them."""
+        """The token ids of the answer, if the server reported them."""
         return self._fold.sampled
 
     async def stream(self, provider: ModelProvider, scope: Scope) -> AssistantMessage:
@@ -270,7 +270,7 @@ class AnswerStream:
             finished = Finished(stop="error", failure=_truncated_failure())
         elif finished.stop == "length" and self._fold.is_filled_by_prompt:
             finished = Finished(stop="error", failure=_no_room_failure(), raw_stop=finished.raw_stop)
-        # A connection that was dropped by an abort often looks like an error of the provider.
+        # A connection that an abort dropped often looks like an error of the provider.
         if scope.cancelled and finished.stop == "error":
             finished = Finished(stop="aborted", failure=Failure(message=ABORT_TEXT))
         return await self._finish(finished)
@@ -303,7 +303,7 @@ class AnswerStream:
                 await self._announce_start()
 
     def _drop_stream(self, deltas: AsyncIterator[Delta]) -> None:
-        """Let go of the provider at once, also while the host is so slow that our events still wait for room."""
+        """Release the provider at once, even while our events wait for a slow host."""
         if not self._reading:
             self._dropping = asyncio.ensure_future(close_stream(deltas))
 
@@ -334,7 +334,7 @@ class AnswerStream:
             thinking_level=self._request.thinking,
             duration_ms=max(0, self._now() - self._began),
         )
-        # An answer without a single block is announced all the same: each `message_end` has its `message_start`.
+        # An answer without a single block is announced too: each `message_end` has its `message_start`.
         if not self._started:
             await self._publish(MessageStart(message=message))
         final = await self._finalize(message)
@@ -344,7 +344,7 @@ class AnswerStream:
 
 
 async def close_stream(deltas: AsyncIterator[Delta]) -> None:
-    """Let go of a provider's connection, unless it is being read or closed at this moment: that lets go of it, too."""
+    """Close a provider's connection, unless it is being read or closed at this moment, which also releases it."""
     close = getattr(deltas, "aclose", None)
     if close is not None and not getattr(deltas, "ag_running", False):
         await close()

@@ -1,8 +1,8 @@
 """Arguments of a tool call against the tool's JSON Schema: coerced where models are sloppy, refused where wrong.
 
 Coercion is part of the behaviour that models and hosts see: nulls of optional properties are dropped, scalars are
-brought to the type that the schema asks for, and references within the schema are followed. Then `agent/schema_check`
-decides. A schema that is broken refuses nothing: its tool gets the arguments as they came.
+converted to the type of the schema, and references within the schema are followed. Then `agent/schema_check` decides. A
+schema that is broken refuses nothing: its tool gets the arguments as they came.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def validate_arguments(tool: str, schema: Schema, arguments: dict[str, Any]) -> 
             f'The arguments for tool "{tool}" could not be checked against its schema in time: {error}. '
             "Send shorter and simpler ones."
         ) from None
-    except Exception:  # whatever a schema can be that is none: a number for a list, a reference to nowhere, a circle
+    except Exception:  # an invalid schema can raise anything: a number for a list, a reference to nowhere, a circle
         return copy.deepcopy(arguments)
     if errors:
         lines = "\n".join(f"  - {path or 'root'}: {reason}" for path, reason in errors)
@@ -50,18 +50,18 @@ def validate_arguments(tool: str, schema: Schema, arguments: dict[str, Any]) -> 
 
 
 def drop_optional_nulls(check: SchemaCheck, value: Any) -> Any:
-    """The value without nulls of properties that may be left out and cannot be null: strict servers ask for those."""
+    """The value without nulls of optional, non-nullable properties, which strict servers require."""
     return _Coercion(check).drop_nulls(value, check.schema)
 
 
 class _Coercion:
-    """Goes through a value and a schema side by side."""
+    """Walks through a value and a schema in parallel."""
 
     def __init__(self, check: SchemaCheck) -> None:
         self._check = check
 
     def drop_nulls(self, value: Any, schema: Schema | bool) -> Any:
-        """The value without nulls of properties that may be left out and cannot be null."""
+        """The value without nulls of optional properties that are not nullable."""
         schema = self._resolve_schema(schema)
         if isinstance(schema, bool):
             return value
@@ -80,7 +80,7 @@ class _Coercion:
         return kept
 
     def coerce(self, value: Any, schema: Schema | bool) -> Any:
-        """The value with scalars in the type that the schema asks for, where that is certain."""
+        """The value with scalars converted to the type of the schema, if that is unambiguous."""
         schema = self._resolve_schema(schema)
         if isinstance(schema, bool):
             return value
@@ -148,7 +148,8 @@ _BOOLEANS: dict[Any, bool] = {"true": True, "false": False, "1": True, "0": Fals
 
 
 def _to_one_type(value: Any, types: list[str]) -> Any:
-    """The value in the first of the types that it can be brought to; unchanged if it is of one, or of none."""
+    """The value converted to the first possible type; unchanged if it already has one of the types, or if none is
+    possible."""
     if any(is_of_kind(value, name) for name in types):
         is_whole = isinstance(value, float) and value.is_integer() and "integer" in types
         return int(value) if is_whole else value
@@ -157,7 +158,7 @@ def _to_one_type(value: Any, types: list[str]) -> Any:
 
 
 def _to_listed(value: Any, values: list[Any]) -> Any:
-    """The one of the listed values that a scalar spells, as the text 1 does for the number."""
+    """The listed value that a scalar spells, as the text 1 does for the number."""
     if isinstance(value, (str, int, float)) and not any(is_same_json(value, listed) for listed in values):
         scalars = [listed for listed in values if isinstance(listed, (str, int, float))]
         spelt = [listed for listed in scalars if _spelling_of(listed) == _spelling_of(value)]

@@ -26,7 +26,7 @@ CacheRetention = Literal["none", "short", "long"]
 class ToolSpec(Struct, frozen=True):
     """A tool as models see it; `parameters` is a JSON Schema object.
 
-    A `strict` tool is better off where the server holds the model to its schema.
+    A `strict` tool benefits from a server that enforces its schema.
     """
 
     name: str
@@ -36,7 +36,7 @@ class ToolSpec(Struct, frozen=True):
 
 
 class OutputFormat(Struct, frozen=True):
-    """The JSON Schema of an object that the server shall hold the text of the answer to, in the form its API takes."""
+    """The JSON Schema of an object that the server enforces for the text of the answer, in the form of its API."""
 
     schema: dict[str, Json]
 
@@ -56,7 +56,7 @@ class ModelRequest(Struct):
 
 
 class Failure(Struct, frozen=True):
-    """Why an answer failed, as data: nothing downstream has to match texts."""
+    """Why an answer failed, as data, so that no later code has to match texts."""
 
     message: str
     status: int | None = None
@@ -67,7 +67,7 @@ class Failure(Struct, frozen=True):
 
 
 def failure_from_error(error: Exception) -> Failure:
-    """What is told of an exception in a run: a text for hosts; the details of a defect of ours are on stderr."""
+    """The failure for an exception in a run, with a text for hosts; details of our own defects go to stderr."""
     if not isinstance(error, PigeonError):
         import traceback
 
@@ -76,14 +76,14 @@ def failure_from_error(error: Exception) -> Failure:
 
 
 class Named(Struct):
-    """What the provider calls this answer, and the model that gives it where that is not the one asked for."""
+    """The provider's id of this answer, and its model if that is not the requested one."""
 
     response_id: str | Absent = ABSENT
     response_model: str | Absent = ABSENT
 
 
 class BlockOpened(Struct):
-    """A content block begins; a tool call knows its id and name here."""
+    """A content block begins; a tool call already has its id and name."""
 
     index: int
     kind: BlockKind
@@ -107,15 +107,15 @@ class BlockClosed(Struct):
 
 
 class Metered(Struct):
-    """Token counts so far; the loop fills in prices, times `rate` where the provider served at another."""
+    """Token counts so far; the loop fills in prices, multiplied by `rate` if the provider used another service tier."""
 
     usage: Usage
     rate: float = 1
 
 
 class Sampled(Struct):
-    """The tokens of a prompt and of its answer by their ids, and how probable each of the answer was (its logarithm);
-    where the server tells them."""
+    """The token ids of a prompt and of its answer, with the log probability of each token of the answer; if the server
+    reports them."""
 
     prompt_token_ids: list[int]
     token_ids: list[int]
@@ -134,32 +134,32 @@ Delta = Named | BlockOpened | BlockGrew | BlockClosed | Metered | Sampled | Fini
 
 
 class Pacing(Protocol):
-    """Says when a request may be sent, where many agents share what providers allow; asked by the gateway."""
+    """Decides when a request may be sent if many agents share the limits of providers; called by the gateway."""
 
     async def wait_for_turn(self, provider: str, tokens: int) -> None:
         """Wait until a request of about so many tokens may be sent."""
         ...
 
     def on_request_end(self, provider: str, tokens: int, used: int, failure: Failure | None) -> None:
-        """A request has ended that so many tokens were expected of, and it used so many."""
+        """Report the end of a request: the expected and the used tokens, and the failure if there was one."""
         ...
 
     def should_resend(self, failure: Failure, times: int) -> bool:
-        """Whether a request that has failed so often, and this way, is to be sent again when its turn comes."""
+        """Whether to resend a request that has failed so often and in this way."""
         ...
 
 
 class ProviderHooks(Protocol):
-    """Where extensions look at requests to HTTP providers; called by the gateway."""
+    """Lets extensions change requests to HTTP providers; called by the gateway."""
 
     async def transform_provider_request(self, body: bytes) -> bytes:
-        """The JSON body to send; the very same bytes if it stays as it is."""
+        """The JSON body to send; the same bytes object if it is unchanged."""
         ...
 
     async def transform_provider_headers(self, headers: dict[str, str]) -> dict[str, str]:
-        """The headers to send; the given ones may be changed."""
+        """The headers to send; the given dict may be changed."""
         ...
 
     def on_provider_response(self, status: int, headers: Mapping[str, str]) -> None:
-        """The head of an answer has come, also of one that refuses the request."""
+        """Called when the head of a response has arrived, even of a refusal."""
         ...

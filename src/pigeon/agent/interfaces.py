@@ -1,7 +1,7 @@
-"""The interfaces of the loop: what it needs of a provider, of tools and their gate, of the queue, and of its owner.
+"""The interfaces of the loop: its provider, tools and their gate, the queue, and its owner.
 
-Other packages import these instead of stating them again: `providers` and `tools` implement them, `session` is the
-owner, `permissions` and `extensions` are gates.
+Other packages import these instead of repeating them: `providers` and `tools` implement them, `session` is the owner,
+`permissions` and `extensions` are gates.
 """
 
 from __future__ import annotations
@@ -39,19 +39,20 @@ class ModelProvider(Protocol):
 
 
 class OutputFormats(Protocol):
-    """Which models have a format for answers that a program reads; asked before each request of such a run."""
+    """Whether models have a format for answers that a program reads; called before each request of such a run."""
 
     def find_output_format(self, model: Model, schema: dict[str, Json], beside_tools: bool) -> OutputFormat | None:
-        """The schema, which is that of an object, as the model's API takes it; none if it cannot be asked for so."""
+        """The schema of an object in the form of the model's API, or None if the API cannot enforce it."""
         ...
 
     def on_format_refused(self, model: Model) -> None:
-        """The server of the model has refused a format, and took the request without: it is not asked for again."""
+        """Called when the model's server has refused a format but accepted the request without it; the format is not
+        sent again."""
         ...
 
 
 class PreparedImage(Struct, frozen=True):
-    """An image as models take it, none if it cannot be sent; `readable` is false if the data is no image at all."""
+    """An image in a form for models, None if it cannot be sent; `readable` is False if the data is not an image."""
 
     image: ImageContent | None
     notes: tuple[str, ...] = ()
@@ -59,19 +60,19 @@ class PreparedImage(Struct, frozen=True):
 
 
 class ImagePreparer(Protocol):
-    """Knows which images models take; `tools/images` implements it."""
+    """Knows which images models accept; `tools/images` implements it."""
 
     def prepare_quickly(self, image: ImageContent) -> PreparedImage | None:
-        """The answer if the first bytes are enough for one; none if the image has to be decoded."""
+        """The result if the first bytes are enough, or None if the image has to be decoded."""
         ...
 
     async def fit_image(self, image: ImageContent) -> PreparedImage:
-        """The answer for any image; decoding may take seconds."""
+        """The result for any image; decoding may take seconds."""
         ...
 
 
 class CommandSubject(Struct, frozen=True):
-    """A call that is about a shell command; with `outside`, one that is to run outside the sandbox, and why."""
+    """The subject of a shell command; with `outside`, the command is to run outside the sandbox, for that reason."""
 
     command: str
     outside: bool = False
@@ -82,7 +83,7 @@ class CommandSubject(Struct, frozen=True):
 
 
 class PathSubject(Struct, frozen=True):
-    """A call that is about a file or a folder, which it holds from the decision about the call to its end."""
+    """The subject of a file or folder, which is held from the decision about the call to its end."""
 
     path: HeldPath
     access: Access
@@ -92,7 +93,7 @@ class PathSubject(Struct, frozen=True):
 
 
 class ArgumentSubject(Struct, frozen=True):
-    """A call that is about its arguments, whatever they mean: calls of tools that Pigeon does not know."""
+    """The subject of calls about arguments with an unknown meaning: those of tools that Pigeon does not know."""
 
     arguments: dict[str, Json]
 
@@ -100,16 +101,16 @@ class ArgumentSubject(Struct, frozen=True):
         """Does nothing: arguments hold no file open."""
 
 
-# What a call is about. The permission gate, its question to the host and its memory look at this and nothing else, and
-# the tool acts on it.
+# The subject of a call. The permission gate, its question to the host and its allowances only use this, and the tool
+# acts on it.
 Subject = CommandSubject | PathSubject | ArgumentSubject
 
 
 class PreparedCall:
-    """A tool call between its arrival and its run: checked arguments, what it is about, what it must not show.
+    """A tool call between its arrival and its run: checked arguments, its subject, what it must not show.
 
-    Gates look at it and may `replace_arguments` or `conceal`. `close` lets go of what its subject holds;
-    `agent/tool_calls` calls that when the call has ended, also for one that was refused.
+    Gates check it and may `replace_arguments` or `conceal`. `close` releases what its subject holds; `agent/tool_calls`
+    calls it when the call has ended or was refused.
     """
 
     def __init__(self, call: ToolCall, tool: Tool, scope: Scope) -> None:
@@ -126,16 +127,16 @@ class PreparedCall:
 
     @property
     def subject(self) -> Subject:
-        """What the call is about, as the tool itself says."""
         return self._subject
 
     @property
     def conceals(self) -> Callable[[str], bool]:
-        """Whether what stands at a real path must not be shown by this call."""
+        """Whether this call must not show the file at a real path."""
         return self._conceals
 
     async def replace_arguments(self, arguments: dict[str, Json]) -> None:
-        """Take these arguments instead, checked anew; raises `ToolFailed`. What a gate concealed before is shown."""
+        """Replace the arguments, which are checked again; raises `ToolFailed`. What a gate concealed before is
+        shown."""
         from pigeon.agent.arguments import validate_arguments
 
         arguments = validate_arguments(self.call.name, self.tool.spec.parameters, self.tool.prepare(arguments))
@@ -146,20 +147,19 @@ class PreparedCall:
         self._arguments, self._subject, self._conceals = arguments, subject, is_process_memory
 
     async def preview(self) -> str | None:
-        """What the call would change, as the tool itself says; none if there is nothing to show."""
+        """The tool's preview of the change, or None if there is nothing to show."""
         return await self._scope.wait(self.tool.preview(self._arguments, self._subject))
 
     def conceal(self, conceals: Callable[[str], bool]) -> None:
-        """Do not show what this says of a real path, nor, as ever, what shows the memory of a process."""
+        """Hide real paths for which this returns True; files that show the memory of processes are always hidden."""
         self._conceals = lambda place: is_process_memory(place) or conceals(place)
 
     def close(self) -> None:
-        """Let go of what the subject holds."""
         self._subject.close()
 
 
 class ToolRun(Protocol):
-    """What a tool knows of its own call."""
+    """A tool's view of its own call."""
 
     @property
     def call_id(self) -> str:
@@ -173,21 +173,21 @@ class ToolRun(Protocol):
 
     @property
     def subject(self) -> Subject:
-        """What the call was allowed to be about: the tool acts on this."""
+        """The subject that was allowed, on which the tool acts."""
         ...
 
     @property
     def conceals(self) -> Callable[[str], bool]:
-        """Whether what stands at a real path must not be shown."""
+        """Whether the file at a real path must not be shown."""
         ...
 
     async def update(self, progress: ToolOutcome) -> None:
-        """Tell the host everything there is so far."""
+        """Report all progress so far to the host."""
         ...
 
 
 class HostRefused(Exception):
-    """The host does not do what it was asked for; the text is its reason."""
+    """The host refuses a request; the text is its reason."""
 
 
 class HostCommandEnd(Struct, frozen=True):
@@ -200,9 +200,9 @@ class HostCommandEnd(Struct, frozen=True):
 
 
 class HostAccess(Protocol):
-    """What the host does for tools in the place of the disk and the shell; `session/host/host_services` implements it.
+    """Services of the host for tools in place of the disk and the shell; `session/host/host_services` implements it.
 
-    Everything about a call is checked before the host is asked.
+    Everything about a call is checked before the host gets a request.
     """
 
     @property
@@ -212,27 +212,27 @@ class HostAccess(Protocol):
 
     @property
     def wants_changes(self) -> bool:
-        """True if the host is told what has changed in files."""
+        """True if the host wants reports of changed files."""
         ...
 
     def path_for_reading(self, place: str) -> str | None:
-        """The path by which the host is asked for a file; none if it is read from the disk."""
+        """The path under which to request a file from the host, or None if it is read from the disk."""
         ...
 
     def path_for_writing(self, place: str) -> str | None:
-        """The path by which the host is asked to write a file; None if it is written to the disk."""
+        """The path under which the host writes a file, or None if it is written to the disk."""
         ...
 
     async def read(self, run: ToolRun, path: str) -> str:
-        """The text of a file; raises `HostRefused` as the host says, and `ToolFailed`."""
+        """The text of a file; raises `HostRefused` with the host's reason, and `ToolFailed`."""
         ...
 
     async def write(self, run: ToolRun, path: str, content: str) -> None:
-        """Give a file this content; raises `HostRefused` as the host says, and `ToolFailed`."""
+        """Write a file; raises `HostRefused` with the host's reason, and `ToolFailed`."""
         ...
 
     def report_change(self, run: ToolRun, path: str, old: str | None, new: str) -> None:
-        """A tool has changed a file; `old` is none for a new one."""
+        """Report the change of a file by a tool; `old` is None for a new one."""
         ...
 
     async def run(
@@ -243,7 +243,7 @@ class HostAccess(Protocol):
 
 
 class NoHost:
-    """A host that does nothing for tools: files are those of the disk, and commands run here."""
+    """A host without services: files are on the disk, and commands run here."""
 
     runs_commands = False
     wants_changes = False
@@ -260,8 +260,7 @@ class NoHost:
     async def write(self, run: ToolRun, path: str, content: str) -> None:
         raise HostRefused(path)
 
-    def report_change(self, run: ToolRun, path: str, old: str | None, new: str) -> None:
-        """Does nothing: there is no host that wants to know."""
+    def report_change(self, run: ToolRun, path: str, old: str | None, new: str) -> None: ...
 
     async def run(
         self, run: ToolRun, argv: Sequence[str], cwd: str, environment: Mapping[str, str], timeout: float | None
@@ -280,33 +279,33 @@ class Tool(Protocol):
 
     @property
     def reads_only(self) -> bool:
-        """True if neighbouring calls may run beside it."""
+        """True if neighbouring calls may run in parallel with it."""
         ...
 
     @property
     def facts(self) -> ToolFacts:
-        """What is declared about its calls beside what the model sees."""
+        """The declared facts about its calls that the model does not see."""
         ...
 
     def prepare(self, arguments: dict[str, Json]) -> dict[str, Json]:
-        """Rewrite old or sloppy argument forms before they are checked, and drop what the tool does not know."""
+        """Convert old or sloppy argument forms before they are checked, and drop unknown arguments."""
         ...
 
     def resolve_subject(self, arguments: dict[str, Json]) -> Subject | Awaitable[Subject]:
-        """What a call with these arguments is about, at once unless a disk is asked; raises `ToolFailed`."""
+        """The subject of a call with these arguments, at once unless the disk is needed; raises `ToolFailed`."""
         ...
 
     async def preview(self, arguments: dict[str, Json], subject: Subject) -> str | None:
-        """What a run would change, for a person who is asked before; none if there is nothing to show."""
+        """The change that a run would make, for a person who approves it; None if there is nothing to show."""
         ...
 
     async def execute(self, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
-        """Do it; failure is an exception, `ToolFailed` to keep details."""
+        """Run the tool; failures are exceptions, `ToolFailed` to keep details."""
         ...
 
 
 class ArgumentTool:
-    """The part of `Tool` that is the same for every tool whose calls are about their arguments, whatever these mean."""
+    """The common part of every `Tool` whose subject is its arguments, whatever they mean."""
 
     spec: ToolSpec
 
@@ -321,14 +320,14 @@ class ArgumentTool:
         return ArgumentSubject(arguments)
 
     async def preview(self, arguments: dict[str, Json], subject: Subject) -> None:
-        """Nothing: what a call would change is not known."""
+        """Returns None: the change of a call is not known."""
 
 
 class Gate(Protocol):
-    """Stands before and after each tool: permissions and extensions."""
+    """Called before and after each tool call: permissions and extensions."""
 
     async def before_call(self, prepared: PreparedCall) -> None:
-        """Look at a call and change it; raising blocks the call with that text."""
+        """Check a call, and perhaps change it; an exception blocks the call with its text."""
         ...
 
     async def after_call(self, call: ToolCall, outcome: ToolOutcome, is_error: bool) -> tuple[ToolOutcome, bool]: ...
@@ -339,7 +338,7 @@ class QueuedItem(Protocol):
 
     @property
     def id(self) -> str:
-        """Tells it apart from others with the same text."""
+        """Distinguishes it from other messages with the same text."""
         ...
 
     @property
@@ -347,86 +346,86 @@ class QueuedItem(Protocol):
 
 
 class Feed(Protocol):
-    """The queue as the loop sees it: messages that wait for a break in the run."""
+    """The queue from the loop's point of view: messages that wait for a break in the run."""
 
     def should_interrupt(self) -> bool:
-        """True if a message waits that skips the tool calls which have not started."""
+        """True if a queued message skips tool calls that have not started."""
         ...
 
     def next_steering(self) -> list[QueuedItem]:
-        """What steering delivers now, by its mode; it stays queued until delivered."""
+        """The steering messages to deliver now, by their mode; they stay queued until delivered."""
         ...
 
     def next_follow_ups(self) -> list[QueuedItem]:
-        """What follow-ups deliver now, by their mode."""
+        """The follow-ups to deliver now, by their mode."""
         ...
 
     def try_reserve_item(self, item: QueuedItem) -> bool:
-        """Reserves an item, so that it cannot be taken back any more; returns False if it was taken back before."""
+        """Reserve an item, so that it cannot be removed any more; returns False if it was removed before."""
         ...
 
     async def mark_delivered(self, item: QueuedItem) -> None:
-        """The item leaves the queue; called right before its `message_start`."""
+        """Remove an item from the queue; called right before its `message_start`."""
         ...
 
 
 class Watch(Protocol):
-    """Looks at an answer while it streams."""
+    """Checks an answer while it streams."""
 
     def process_event(self, event: StreamEvent) -> Outbound | None:
-        """What to announce if the answer must be cut here; none lets it go on."""
+        """The event to announce if the answer must be cut here, or None to continue."""
         ...
 
 
 class RunOwner(Protocol):
-    """What the owner of the loop decides, asked anew each time because it may change while a run lasts.
+    """Decisions of the loop's owner, requested each time because they may change during a run.
 
     `session/run_owner` is the one implementation.
     """
 
     @property
     def calls(self) -> RunningCalls:
-        """Where calls are listed while they run."""
+        """The list of running calls."""
         ...
 
     @property
     def one_at_a_time(self) -> bool:
-        """True if calls that may run side by side run one after the other, so that they end in the same order."""
+        """True if calls that may run in parallel run one after the other, so that they end in the same order."""
         ...
 
     async def build_request(self) -> ModelRequest:
-        """The next request: context, tools, model and thinking as they are now."""
+        """The next request: the current context, tools, model and thinking level."""
         ...
 
     def model(self) -> Model: ...
 
     def make_watches(self) -> Sequence[Watch]:
-        """What may cut the next answer; asked once per answer, usually nothing."""
+        """What may cut the next answer; called once per answer, usually empty."""
         ...
 
     async def prepare_message(self, message: SendableT) -> SendableT:
-        """The message as models take it; asked right before its `message_start`."""
+        """The message in a form for models; called right before its `message_start`."""
         ...
 
     async def finalize_message(self, message: Message) -> Message:
-        """The message as it goes on record; asked right before its `message_end`."""
+        """The message to record; called right before its `message_end`."""
         ...
 
     async def collect_additions(
         self, answer: AssistantMessage, results: Sequence[ToolResultMessage], ends: bool
     ) -> list[Spoken] | None:
-        """What the owner itself wants said before a further turn; with `ends`, the run ends if that is nothing.
+        """Messages of the owner itself before a further turn; with `ends`, the run ends if there are none.
 
         None ends the run in any case.
         """
         ...
 
     def can_accept_messages(self) -> bool:
-        """False if queued messages must stay where they are, because no further answer will be asked for."""
+        """False if queued messages must stay queued, because no further answer will be requested."""
         ...
 
     def admit_call(self, call: ToolCall) -> str | None:
-        """Admits a tool call, or returns why it must not be made; called once for each call, in their order."""
+        """Admit a tool call, or return why it must not be made; called once for each call, in order."""
         ...
 
     def tools(self) -> dict[str, Tool]:
@@ -434,25 +433,25 @@ class RunOwner(Protocol):
         ...
 
     def find_missing_tool(self, name: str) -> Tool | None:
-        """The tool that a call names and `tools` lacks, or one that waits for it when run; raises `ToolFailed`."""
+        """The tool that a call names and `tools` lacks, or a stand-in that waits for it; raises `ToolFailed`."""
         ...
 
     async def declare_tools(self) -> None:
-        """Announce the tools of the run, if they are news; called once, before anything is said."""
+        """Announce the tools of the run if they have changed; called once, before the first message."""
         ...
 
     async def before_next_turn(self, scope: Scope) -> None:
-        """Called before each further turn; the run's scope says when to stop."""
+        """Called before each further turn; the run's scope limits the work."""
         ...
 
     async def on_answer(self, answer: AssistantMessage) -> None:
-        """A good answer is complete; called right after its `message_end`."""
+        """Called when a good answer is complete, right after its `message_end`."""
         ...
 
     def record_tokens(self, sampled: Sampled) -> None:
-        """The server has told the token ids of the answer that was said last."""
+        """Called when the server has reported the token ids of the last answer."""
         ...
 
     async def should_retry_answer(self, answer: AssistantMessage, failure: Failure | None) -> bool:
-        """An answer ended in an error; true if it will be tried again."""
+        """Called when an answer ended in an error; returns True if it will be tried again."""
         ...

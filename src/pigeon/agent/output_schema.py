@@ -1,9 +1,10 @@
-"""The JSON Schema that a host wants the final answer of a run to have: accepted or refused as a whole, put in the form
-of a tool's parameters, and held against what the model gives.
+"""The JSON Schema that a host wants the final answer of a run to have: accepted or refused as a whole, converted to a
+tool's parameters, and checked against the model's answer.
 
-A tool's own schema may be broken without harm, an output schema may not: what does not fit it never reaches the host.
-So it is checked before the run begins, and everything in it that could not be checked later is refused. Unlike the
-arguments of tools (`agent/arguments`) an answer is not coerced: a null for a required text would become an empty one.
+A tool's own schema may be broken without harm, an output schema may not: an answer that does not fit it never reaches
+the host. So it is checked before the run begins, and everything in it that could not be checked later is refused.
+Unlike the arguments of tools (`agent/arguments`) an answer is not coerced: a null for a required text would become an
+empty one.
 """
 
 from __future__ import annotations
@@ -41,11 +42,11 @@ _SINGLE = (
     "items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames", "additionalItems",
     "unevaluatedItems", "unevaluatedProperties",
 )  # fmt: skip
-_BESIDE = ("not", "if", "then", "else")  # they and lists of alternatives look at the same value
+_BESIDE = ("not", "if", "then", "else")  # they and lists of alternatives apply to the same value
 _NOT_FOR_MODELS = ("$schema", "$id", "$defs", "definitions", "$comment")
 _REMARKS = {"title", "description", "default", "examples", "deprecated", "$comment"}
 _NOT_AT_THE_TOP = {*_LISTS, "not", "enum", "const", "if"}
-# What servers that hold a model to a schema take, whichever they are, and how deep it may be.
+# The keywords that every server with enforced schemas supports, and the depth limit.
 _STRICT = {"type", "properties", "required", "additionalProperties", "items", "enum", "anyOf", "description", "title"}
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _STRICT_LEVELS = 5
@@ -53,7 +54,7 @@ _STRICT_BYTES = 8 * 1024
 
 
 class OutputSchema:
-    """A schema that was accepted; making one raises a `Refusal` that names what is wrong with it."""
+    """An accepted schema; creating one raises `Refusal` that names the error in it."""
 
     def __init__(self, schema: Json) -> None:
         if not isinstance(schema, dict):
@@ -76,7 +77,7 @@ class OutputSchema:
         self.strict = not inlining.is_cut and _can_be_strict(inlined)
 
     def validate_arguments(self, arguments: dict[str, Json]) -> Json:
-        """The value that a call of the tool brings; raises `ToolFailed` with one line for each thing that is wrong."""
+        """The value in a call of the tool; raises `ToolFailed` with one line for each error."""
         if not self._wrapped:
             return self.validate_value(arguments)
         if arguments.keys() != {MEMBER}:
@@ -84,9 +85,9 @@ class OutputSchema:
         return self.validate_value(arguments[MEMBER])
 
     def validate_value(self, value: Json) -> Json:
-        """The value as hosts get it, if it fits; raises `ToolFailed` otherwise."""
+        """The value for hosts, if it fits; raises `ToolFailed` otherwise."""
         try:
-            value = codec.decode(codec.encode(value))  # what is checked is what is sent
+            value = codec.decode(codec.encode(value))  # check exactly the value that is sent
             errors = self._find_errors(value)
             if errors:
                 lean = drop_optional_nulls(SchemaCheck(self._schema, value, exact=True), value)
@@ -94,7 +95,7 @@ class OutputSchema:
                     return lean
         except CheckTooLong as error:
             errors = [("", f"it could not be checked in time: {error}")]
-        except Exception as error:  # of the library, of a value that cannot be printed: all of them mean "not checked"
+        except Exception as error:  # of the library or of printing a value: all mean "not checked"
             errors = [("", f"it could not be checked: {type(error).__name__}")]
         if not errors:
             return value
@@ -141,10 +142,10 @@ def _refusal_of(error: BrokenSchema) -> Refusal:
 
 
 class _Inlining:
-    """A schema with what its references name in their place: not every model server follows references.
+    """A schema with its references replaced by their targets: not every model server follows references.
 
-    A recursive one is cut: inside of what a reference names, the same reference is followed once more, and then the
-    model reads in words what has to come there. Answers are held against the schema itself.
+    A recursive schema is cut: inside the target of a reference, the same reference is followed once more, and then
+    replaced by a description for the model. Answers are checked against the schema itself.
     """
 
     def __init__(self, root: Schema) -> None:
@@ -154,7 +155,8 @@ class _Inlining:
         self.is_cut = False
 
     def inline_all(self) -> Schema:
-        """The schema without references; raises a `Refusal` for one to nowhere, to another document or to itself."""
+        """The schema without references; raises `Refusal` for a reference to nowhere, to another document or to
+        itself."""
         inlined = self._inline_schema(self._root, ("#",))
         return inlined if isinstance(inlined, dict) else {"allOf": [inlined]}
 
@@ -189,7 +191,7 @@ class _Inlining:
         return {**kind, **out, "description": f"The same form as {again}."}
 
     def _is_recursive(self, reference: Any) -> bool:
-        """Whether what a reference names has, at any depth, the same reference in it."""
+        """Whether the target of a reference contains the same reference at any depth."""
         if reference not in self._recursive:
             seen: set[str] = set()
             waiting = [reference]
@@ -202,7 +204,7 @@ class _Inlining:
         return self._recursive[reference]
 
     def _check_reference(self, reference: Any) -> None:
-        """A reference that leads to itself without a step into the value says nothing, and could not be checked."""
+        """Refuse a reference that leads back to itself without a step into the value, which could not be checked."""
         seen: set[int] = set()
         waiting = [self._target_of(reference)]
         while waiting:
@@ -236,7 +238,7 @@ class _Inlining:
 
 
 def _is_plain_object(schema: Schema) -> bool:
-    """True for a schema that every server takes as the parameters of a tool."""
+    """True for a schema that every server accepts as the parameters of a tool."""
     properties = schema.get("properties")
     return (
         schema.get("type") == "object"
@@ -247,7 +249,7 @@ def _is_plain_object(schema: Schema) -> bool:
 
 
 def _can_be_strict(schema: Schema) -> bool:
-    """True if servers can hold the model to the schema; a keyword that one does not know would fail every request."""
+    """True if servers can enforce the schema; a keyword that one does not know would fail every request."""
     text = codec.encode(schema)
     if len(text) > _STRICT_BYTES or codec.shape_error(text, 2 * _STRICT_LEVELS) is not None:
         return False
@@ -255,7 +257,7 @@ def _can_be_strict(schema: Schema) -> bool:
 
 
 def _is_strict_part(schema: Schema) -> bool:
-    """Such servers want to know what each part is, and take no objects with keys that are not named."""
+    """Strict servers need the type of each part, and accept no objects with unnamed keys."""
     if not schema.keys() <= _STRICT or not schema.keys() & {"type", "anyOf", "enum"}:
         return False
     if any(isinstance(part, bool) for part in [schema.get("items"), *schema.get("properties", {}).values()]):

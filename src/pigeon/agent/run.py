@@ -1,6 +1,6 @@
 """One run, from `agent_start` to `agent_end`: turns until nothing calls for another.
 
-A turn is what was said to the model, its answer, and the results of the tools it called. Another turn follows for
+A turn is the new messages to the model, its answer, and the results of the tools it called. Another turn follows for
 steering messages, for tool results that the model has not seen, for follow-ups, or for what the owner adds.
 """
 
@@ -22,7 +22,7 @@ FAILED = ("error", "aborted")
 
 
 class RunResult(Struct, frozen=True):
-    """How a run ended; `denied` if none of its last tool calls was allowed to run, none if it made no calls."""
+    """How a run ended; `denied` is True if none of its last tool calls was allowed to run, None if it made no calls."""
 
     answer: AssistantMessage
     failure: Failure | None
@@ -36,7 +36,7 @@ class RunResult(Struct, frozen=True):
 
 
 class Turn(Struct, frozen=True):
-    """How a turn ended: `wants_more` if the model has to see tool results, `cut` if a rule ended the answer."""
+    """How a turn ended: `wants_more` if the model has to see tool results, `cut` if a rule cut the answer."""
 
     answer: AssistantMessage
     failure: Failure | None
@@ -46,19 +46,19 @@ class Turn(Struct, frozen=True):
 
     @property
     def has_failed(self) -> bool:
-        """True if the answer is an error or was aborted, but not by a rule."""
         return self.answer.stop_reason in FAILED and not self.cut
 
 
 class NextTurn(Struct, frozen=True):
-    """What another turn begins with: what the owner says, and then messages from the queue."""
+    """How another turn begins: messages of the owner, then messages from the queue."""
 
     said: Sequence[Spoken]
     queued: Sequence[QueuedItem]
 
 
 class Run:
-    """Opening messages in, events out; the context is whatever `owner.build_request()` returns at each turn."""
+    """Runs from the opening messages to the end; the context is whatever `owner.build_request()` returns at each
+    turn."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class Run:
         self._denied: bool | None = None
 
     async def run(self, opening: Sequence[Spoken] = (), resumes: bool = False) -> RunResult:
-        """Play turns until the agent stops; an error or an abort ends the run at once, queues untouched.
+        """Play turns until the agent stops; an error or an abort ends the run at once and leaves the queues untouched.
 
         A run that resumes begins with a queued message instead of an opening.
         """
@@ -121,7 +121,7 @@ class Run:
         return [item for item in items if self._feed.try_reserve_item(item)]
 
     async def _play_turn(self, queued: Sequence[QueuedItem]) -> Turn:
-        """Say what was queued, stream one answer, run its tools."""
+        """Deliver the queued messages, stream one answer, run its tools."""
         for item in queued:
             await self._feed.mark_delivered(item)
             await self._publish_message(item.message)
@@ -150,7 +150,7 @@ class Run:
         return results
 
     async def _prepare_next_turn(self, turn: Turn) -> NextTurn | None:
-        """What follows a turn; none if the run ends with it."""
+        """The next turn, or None if the run ends with this one."""
         if self._is_cancelled() or turn.has_failed:
             return None
         queued = self._queued_after(turn)
@@ -161,12 +161,12 @@ class Run:
         await self._owner.before_next_turn(self._scope)
         if self._is_cancelled():
             return None
-        # A compaction between the turns takes its time: messages may have been taken back, steering may have come.
+        # A compaction between the turns takes time: messages may have been removed or added.
         queued = self._reserve_items(queued) or self._reserve_items(self._feed.next_steering())
         return NextTurn(said, queued) if queued or turn.wants_more or said else None
 
     def _queued_after(self, turn: Turn) -> Sequence[QueuedItem]:
-        """Steering at once, follow-ups when the agent would stop otherwise."""
+        """Steering messages at once, follow-ups when the agent would otherwise stop."""
         steering = self._feed.next_steering()
         return steering or ([] if turn.wants_more or turn.cut else self._feed.next_follow_ups())
 
@@ -178,7 +178,7 @@ class Run:
         return RunResult(turn.answer, turn.failure, wants_retry, self._denied)
 
     async def _end_after_crash(self, error: Exception) -> RunResult:
-        """A defect of ours must not look like a hang: the run still ends, and says why."""
+        """End the run after a defect of our own, with the reason, so that it does not look like a hang."""
         answer = Fold(self._owner.model(), self._now()).to_message(
             "aborted" if self._is_cancelled() else "error", error=failure_from_error(error).message
         )

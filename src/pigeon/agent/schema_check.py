@@ -1,8 +1,8 @@
-"""Whether a value fits a JSON Schema, and what is wrong with it: `jsonschema-rs` decides, the reasons are worded here.
+"""Whether a value fits a JSON Schema, and the errors if not: `jsonschema-rs` decides, the reasons are worded here.
 
 The library is imported with the first check. Nothing is ever fetched to resolve a reference, and no schema or value
-holds up the process: the library finds a verdict in polynomial time, searches for patterns share one limit, and a
-value is only explained if the number of errors, which can be exponential in a recursive schema, is bounded.
+blocks the process: the library finds a verdict in polynomial time, searches for patterns share one limit, and a value
+is only explained if the number of errors, which can be exponential in a recursive schema, is bounded.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from jsonschema_rs import ValidationError, Validator, ValidatorMap
 
 Schema = dict[str, Any]
-Reason = tuple[str, str]  # the place, and what is wrong there
+Reason = tuple[str, str]  # the place and the error
 LONGEST_REASON = 200
 LONGEST_CHAIN = 32
 MOST_VALUES = 20
@@ -38,7 +38,7 @@ DRAFTS = {
 }  # fmt: skip
 _MAPS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies")
 _VALUES = ("enum", "const", "default", "examples")
-_NO_SIBLINGS = ("draft-04", "draft-06", "draft-07")  # where the standard ignores what stands beside a reference
+_NO_SIBLINGS = ("draft-04", "draft-06", "draft-07")  # drafts in which the standard ignores keywords beside a reference
 _REMARKS = {"$defs", "definitions", "$schema", "$id", "$comment", "title", "description", "default", "examples"}
 _PLAIN = _REMARKS | {"type", "properties", "required", "items", "additionalProperties"}
 _KINDS: dict[str, Callable[[Any], bool]] = {
@@ -50,7 +50,7 @@ _KINDS: dict[str, Callable[[Any], bool]] = {
     "integer": lambda value: not isinstance(value, bool) and (isinstance(value, int) or _is_whole(value)),
     "number": lambda value: not isinstance(value, bool) and isinstance(value, (int, float)),
 }
-# Formats that are checked, all of them generously; others are remarks for the reader.
+# Formats that are checked, all of them generously; others are only remarks.
 _FORMATS = {
     "date": r"\d{4}-\d\d-\d\d",
     "time": r"\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:[Zz]|[+-]\d\d:?\d\d)?",
@@ -62,7 +62,7 @@ _FORMATS = {
     "ipv6": r"[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(?:%\S+)?",
     "uuid": r"(?i:(?:urn:uuid:)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})",
 }
-# What is wrong with a value, by the keyword that says so. Keywords that are missing here use the library's words.
+# The error texts by keyword. Missing keywords use the library's texts.
 _REASONS: dict[str, Callable[[Any, Any], str]] = {
     "type": lambda kind, value: describe_expected_type(kind.types, value),
     "enum": lambda kind, _: describe_listed_values(kind.options),
@@ -89,9 +89,10 @@ _REASONS: dict[str, Callable[[Any, Any], str]] = {
 
 
 def is_plainly_valid(schema: Any, value: Any) -> bool:
-    """Whether a value fits a schema that has only types, properties and items; False leaves it to `SchemaCheck`.
+    """Whether a value fits a schema that only has types, properties and items; False leaves the decision to
+    `SchemaCheck`.
 
-    Most calls of tools are like this. They cost no compilation, and do not load the library.
+    Most tool calls are like this. They cost no compilation, and do not load the library.
     """
     if not isinstance(schema, dict) or not schema.keys() <= _PLAIN or isinstance(value, float):
         return False
@@ -115,7 +116,7 @@ def is_plainly_valid(schema: Any, value: Any) -> bool:
 
 
 def _with_finite_numbers(value: Any) -> Any:
-    """The value with the numbers that JSON lacks replaced by others: the library would take them for null."""
+    """The value with numbers that JSON lacks replaced by others: the library would treat them as null."""
     if isinstance(value, float):
         return value if math.isfinite(value) else math.copysign(sys.float_info.max, value)
     if isinstance(value, list):
@@ -128,11 +129,11 @@ def _with_finite_numbers(value: Any) -> Any:
 
 
 class CheckTooLong(Exception):
-    """The value cannot be checked in the time that a check may take; the text says why."""
+    """The value cannot be checked within the time limit; the text gives the reason."""
 
 
 class BrokenSchema(Exception):
-    """The schema is none; `path` is the place in it."""
+    """The schema is invalid; `path` is the place of the error."""
 
     def __init__(self, path: list[str], reason: str) -> None:
         super().__init__(reason)
@@ -142,9 +143,9 @@ class BrokenSchema(Exception):
 class SchemaCheck:
     """One schema, compiled to check one value.
 
-    A generous check takes schemas as tools have them: keywords that are not JSON Schema are left out, `oneOf` may be
-    satisfied by more than one branch, and what stands beside a `$ref` counts in every draft. With `exact` the schema
-    means what the standard says, and dates, times and UUIDs have to exist. Raises `BrokenSchema`.
+    A generous check accepts the schemas that tools have: keywords that are not JSON Schema are left out, `oneOf` may be
+    satisfied by more than one branch, and keywords beside a `$ref` apply in every draft. With `exact` the standard is
+    followed, and dates, times and UUIDs have to exist. Raises `BrokenSchema`.
     """
 
     def __init__(self, schema: Schema, value: Any = None, *, exact: bool = False) -> None:
@@ -171,7 +172,7 @@ class SchemaCheck:
         return self._parts_by_pointer()[self._pointers[id(part)]].is_valid(_with_finite_numbers(value))
 
     def find_errors(self, value: Any) -> list[Reason]:
-        """Where the value does not fit and why; raises `CheckTooLong`."""
+        """The places where the value does not fit, with reasons; raises `CheckTooLong`."""
         value = _with_finite_numbers(value)
         if self._whole.is_valid(value):
             return []
@@ -180,7 +181,7 @@ class SchemaCheck:
         return list(dict.fromkeys(self._reasons(self._whole.iter_errors(value), value)))
 
     def resolve_schema(self, schema: Schema | bool) -> Schema | bool:
-        """The schema that a local reference names, merged with what stands beside the reference."""
+        """The target of a local reference, merged with the keywords beside the reference."""
         for _ in range(LONGEST_CHAIN):
             if isinstance(schema, bool) or not is_local(schema.get("$ref")):
                 return schema
@@ -204,7 +205,7 @@ class SchemaCheck:
                 if self._exact or not error.instance_path:
                     raise BrokenSchema([str(step) for step in error.instance_path], error.message) from None
                 _remove_value(self.schema, error.instance_path)
-            except ValueError as error:  # of the library: a schema that cannot be read at all
+            except ValueError as error:  # from the library: a schema that cannot be read at all
                 raise BrokenSchema([], str(error)) from None
         raise BrokenSchema([], "too many keywords that are no JSON Schema")
 
@@ -235,7 +236,7 @@ class SchemaCheck:
                 yield from ((".".join([*path, *inner]), reason) for inner, reason in self._own_reasons(error, root))
 
     def _own_reasons(self, error: ValidationError, root: Any) -> Iterator[tuple[list[str], str]]:
-        """What one error says, and where below its place."""
+        """The reasons of one error, with their places below its own."""
         kind: Any = error.kind
         value: Any = error.instance
         name, keyword = kind.name, str(error.schema_path[-1]) if error.schema_path else ""
@@ -251,7 +252,7 @@ class SchemaCheck:
         elif name == "additionalProperties":
             yield from (([key], "unknown field") for key in kind.unexpected)
         elif name == "falseSchema" and keyword == "additionalProperties":
-            # Nothing is allowed at all; the error does not say which key it has met.
+            # Nothing is allowed at all; the error does not name the key.
             yield from (([key], "unknown field") for key in _find_value(root, error.instance_path))
         elif name == "falseSchema" and keyword == "items":
             yield [], "unexpected item"
@@ -262,7 +263,7 @@ class SchemaCheck:
             yield [], word(kind, value) if word else error.message[:LONGEST_REASON]
 
     def _union_reasons(self, error: ValidationError, path: list[str], root: Any) -> Iterator[Reason]:
-        """By the property that distinguishes the branches, else by the branch that the value is nearest to."""
+        """By the property that distinguishes the branches, else by the branch that is nearest to the value."""
         kind: Any = error.kind
         value: Any = error.instance
         place = ".".join(path)
@@ -324,7 +325,8 @@ def _schemas_for_children(part: Schema, value: Any) -> Iterator[tuple[Any, Any]]
 
 
 def check_keywords(schema: Schema) -> None:
-    """Raises `BrokenSchema` if a keyword does not have the form that its draft says, references and patterns aside."""
+    """Raise `BrokenSchema` if a keyword does not have the form that its draft requires, except for references and
+    patterns."""
     from jsonschema_rs import ReferencingError, ValidationError, meta
 
     try:
@@ -336,7 +338,7 @@ def check_keywords(schema: Schema) -> None:
 
 
 class _Steps:
-    """Counts the steps of a walk through a value, which may be as many as its size allows."""
+    """Counts the steps of a walk through a value, which are limited by its size."""
 
     def __init__(self, value: Any) -> None:
         self._value = value
@@ -344,7 +346,7 @@ class _Steps:
         self._done = 0
 
     def count_values(self) -> int:
-        """How many values there are in the value, itself included."""
+        """The number of values in the value, including itself."""
         if not self._values:
             self._values = sum(1 for _ in _values_in(self._value))
         return self._values
@@ -354,14 +356,14 @@ class _Steps:
         return FREE_STEPS + STEPS_PER_VALUE * self.count_values()
 
     def count_step(self) -> None:
-        """Raises `CheckTooLong` if there were too many."""
+        """Raise `CheckTooLong` if there were too many steps."""
         self._done += 1
         if self._done > self.limit:
             raise CheckTooLong("the schema has too many ways to read them")
 
 
 def _make_names_keyword(parts: Callable[[], ValidatorMap]) -> type:
-    """`propertyNames` with an error per name; the library would copy the whole object for each."""
+    """The keyword `propertyNames` with one error per name; the library would copy the whole object for each."""
 
     class PropertyNames:
         def __init__(self, _: Schema, __: Any, path: list[str | int]) -> None:
@@ -392,7 +394,7 @@ def _make_format_keyword(exact: bool) -> type:
 
 
 def has_format(text: str, name: Any, exact: bool = False) -> bool:
-    """Whether a text has the form that a schema names, and with `exact` exists; true for names that are not known."""
+    """Whether a text has a named format, and with `exact` exists; True for unknown names."""
     form = _FORMATS.get(name) if isinstance(name, str) else None
     if form is None or re.fullmatch(form, text) is None:
         return form is None
@@ -414,7 +416,7 @@ def has_format(text: str, name: Any, exact: bool = False) -> bool:
 
 
 def is_same_json(one: Any, other: Any) -> bool:
-    """Whether two values are one JSON: true is not 1, also inside a list or an object."""
+    """Whether two values are the same JSON: true is not 1, even inside a list or an object."""
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(is_same_json(value, other[key]) for key, value in one.items())
     if isinstance(one, list) and isinstance(other, list):
@@ -423,17 +425,17 @@ def is_same_json(one: Any, other: Any) -> bool:
 
 
 def is_of_kind(value: Any, name: str) -> bool:
-    """Whether a value has a type that JSON Schema names; false for a type that it does not."""
+    """Whether a value has a type named by JSON Schema; False for an unknown type."""
     return name in _KINDS and _KINDS[name](value)
 
 
 def kind_of(value: Any) -> str:
-    """What JSON Schema calls the type of a value."""
+    """The type of a value in JSON Schema."""
     return next((name for name, is_kind in _KINDS.items() if is_kind(value)), "unknown")
 
 
 def types_of(schema: Schema) -> list[str]:
-    """The types that a schema allows; empty if it allows all."""
+    """The allowed types of a schema; empty if it allows all."""
     declared = schema.get("type")
     if isinstance(declared, str):
         return [declared]
@@ -441,43 +443,43 @@ def types_of(schema: Schema) -> list[str]:
 
 
 def fixed_values(schema: Any) -> list[Any]:
-    """The values that a schema allows, if it lists them."""
+    """The allowed values of a schema, if it lists them."""
     if not isinstance(schema, dict):
         return []
     return [schema["const"]] if "const" in schema else list(schema.get("enum", []))
 
 
 def describe_expected_type(types: Iterable[str], value: Any) -> str:
-    """The reason for a value of another type."""
+    """The error text for a value of the wrong type."""
     return f"expected {' or '.join(types)}, got {kind_of(value)}"
 
 
 def describe_listed_values(values: list[Any]) -> str:
-    """The reason for a value that is not listed: the listed ones, the first of them if there are many."""
+    """The error text for a value that is not listed: the listed values, or the first of many."""
     listed = ",".join(codec.encode(value).decode() for value in values[:MOST_VALUES])
     more = len(values) - MOST_VALUES
     return f"expected one of [{listed}{f', ... and {more} more' if more > 0 else ''}]"
 
 
 def is_local(reference: Any) -> bool:
-    """Whether a reference names a place in the same schema."""
+    """Whether a reference points into the same schema."""
     return reference == "#" or (isinstance(reference, str) and reference.startswith("#/"))
 
 
 def resolve_reference(root: Schema, reference: str) -> Any:
-    """What a local reference names; raises `LookupError`, `ValueError` or `TypeError` if that is nothing."""
+    """The target of a local reference; raises `LookupError`, `ValueError` or `TypeError` if there is none."""
     return _find_value(root, [unescape_step(step) for step in reference.split("/")[1:]])
 
 
 def unescape_step(step: str) -> str:
-    """A step of a reference as the key that it names."""
+    """The key for a step of a reference."""
     from urllib.parse import unquote
 
     return unquote(step).replace("~1", "/").replace("~0", "~")
 
 
 def pointer_of(path: Iterable[str | int]) -> str:
-    """A place in a schema as the library names it."""
+    """A place in a schema in the library's notation."""
     return "#" + "".join(f"/{str(step).replace('~', '~0').replace('/', '~1')}" for step in path)
 
 
@@ -487,7 +489,7 @@ def schemas_in(schema: Any) -> Iterator[Any]:
 
 
 def draft_of(schema: Schema) -> str:
-    """The version of the standard: the one it names, else the newest in which its keywords have the form they have."""
+    """The version of the standard: the named one, else the newest in which all keywords have a valid form."""
     named = schema.get("$schema")
     if isinstance(named, str) and named.removesuffix("#") in DRAFTS:
         return named.removesuffix("#")
@@ -502,7 +504,7 @@ def draft_of(schema: Schema) -> str:
 
 
 def _relax_schema(schema: Schema) -> None:
-    """Replace `oneOf` by `anyOf`, and take references apart from what stands beside them, which old drafts ignore."""
+    """Replace `oneOf` by `anyOf`, and separate references from the keywords beside them, which old drafts ignore."""
     parts = [part for part in schemas_in(schema) if isinstance(part, dict)]
     is_old = any(draft in schema["$schema"] for draft in _NO_SIBLINGS)
     for part in parts:
@@ -522,7 +524,7 @@ def _relax_schema(schema: Schema) -> None:
 
 
 def _schemas_by_pointer(schema: Any) -> Iterator[tuple[str, Any]]:
-    """The schema and every schema in it, by their places as the library names them."""
+    """The schema and every schema in it, by their places in the library's notation."""
     waiting: list[tuple[str, Any]] = [("#", schema)]
     while waiting:
         pointer, part = waiting.pop()

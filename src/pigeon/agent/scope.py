@@ -1,6 +1,6 @@
 """Cancellation: a tree of scopes (run > turn > tool). Cancelling a scope cancels everything below it.
 
-Work is only interrupted inside `Scope.wait`; between those points it looks at `cancelled`. So an abort never leaves an
+Work is only interrupted inside `Scope.wait`; between those points it checks `cancelled`. So an abort never leaves an
 event half announced.
 """
 
@@ -18,11 +18,11 @@ ABANDON_AFTER = 1.0
 
 
 class WorkStopped(PigeonError):
-    """What was waited for was cancelled, but neither by the scope nor together with the task that waits."""
+    """The awaited work was cancelled, but neither by the scope nor together with the waiting task."""
 
 
 class Scope:
-    """One cancellable piece of work; `cancelled` is true from the moment of cancellation on."""
+    """One cancellable piece of work; `cancelled` is True from the moment of cancellation on."""
 
     def __init__(self, parent: Scope | None = None) -> None:
         self._callbacks: dict[object, Callable[[], object]] = {}
@@ -32,11 +32,10 @@ class Scope:
             self.cancelled = True
 
     def make_child(self) -> Scope:
-        """A scope that ends with this one, and may end before."""
         return Scope(self)
 
     def cancel(self) -> None:
-        """Stop this work and all below it; further calls change nothing."""
+        """Stop this work and everything below it; further calls change nothing."""
         if self.cancelled:
             return
         self.cancelled = True
@@ -46,16 +45,15 @@ class Scope:
             callback()
 
     def close(self) -> None:
-        """The work is over: the parent forgets this scope."""
+        """End this work, which removes the scope from its parent."""
         self._detach()
 
     def raise_if_cancelled(self) -> None:
-        """Raise `Aborted` if the scope was cancelled."""
         if self.cancelled:
             raise Aborted
 
     def add_cancel_callback(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Call back once at cancellation; the returned function takes that back."""
+        """Call back once at cancellation; the returned function removes the callback."""
         key = object()
         self._callbacks[key] = callback
         return lambda: _remove_callback(self._callbacks, key)
@@ -63,14 +61,15 @@ class Scope:
     async def wait(self, awaitable: Awaitable[_T]) -> _T:
         """Await something, or raise `Aborted` as soon as the scope is cancelled.
 
-        Raises `WorkStopped` if it was cancelled by something else: that is a failure like others, not the end of ours.
+        Raises `WorkStopped` if something else cancelled it, which is an ordinary failure and not the end of our work.
         """
         if self.cancelled:
             if asyncio.iscoroutine(awaitable):
                 awaitable.close()
             raise Aborted
-        # `cancel` interrupts the waiting task by cancelling it. The cancellation is ours, so it is taken back with
-        # `uncancel`; if the task was cancelled from elsewhere too, the count stays above zero and that goes on.
+        # `cancel` interrupts the waiting task by cancelling it. That cancellation is ours, so it is undone with
+        # `uncancel`; if the task was cancelled from elsewhere too, the count stays above zero and that cancellation
+        # continues.
         task = asyncio.current_task()
         assert task is not None
         key = object()
@@ -98,7 +97,8 @@ class Scope:
                 task.uncancel()
 
     async def run(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Run work that may be deaf: after cancellation it gets a grace, then is cancelled, then abandoned."""
+        """Run work that may ignore cancellation: after it the work gets a grace period, then its task is cancelled,
+        then abandoned."""
         task = asyncio.ensure_future(work)
         over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         task.add_done_callback(lambda _: _resolve_future(over))
@@ -107,7 +107,7 @@ class Scope:
             _resolve_future(over)
         try:
             await over
-            # Cancelled and not done: a tool that watches its scope ends within the grace, and its result counts.
+            # Cancelled and not done: a tool that watches its scope ends within the grace period, and its result counts.
             if not task.done():
                 await asyncio.wait({task}, timeout=STOP_GRACE)
             if not task.done():
@@ -123,7 +123,7 @@ class Scope:
 
 
 class RunningCalls:
-    """The tool calls that have begun and not ended, each with its scope, so that the host can stop a single one."""
+    """The running tool calls, each with its scope, so that the host can stop a single one."""
 
     def __init__(self) -> None:
         self._open: dict[Scope, tuple[str, asyncio.Future[None]]] = {}
@@ -135,13 +135,13 @@ class RunningCalls:
         return scope
 
     def end_call(self, scope: Scope) -> None:
-        """The call with this scope has ended, and the host was told."""
+        """Remove a call that has ended and was reported to the host."""
         scope.close()
         _, over = self._open.pop(scope)
         _resolve_future(over)
 
     def stop(self, call_id: str) -> Awaitable[None]:
-        """Cancel this call at once; awaiting the result waits for its end. Raises `Refusal` if it does not run."""
+        """Cancel this call at once; awaiting the result waits for its end. Raises `Refusal` if it is not running."""
         found = [(scope, over) for scope, (id, over) in self._open.items() if id == call_id]
         if not found:
             raise Refusal(f'No tool call with the id "{call_id[:200]}" is running', "not_found")

@@ -46,7 +46,7 @@ class CallResult:
 
 
 class Progress:
-    """What a running tool is given: its id, its scope, and a way to show progress."""
+    """The `ToolRun` of a running tool: its id, its scope, and a way to show progress."""
 
     def __init__(self, prepared: PreparedCall, scope: Scope, publish: Publish) -> None:
         self._call = prepared.call
@@ -57,21 +57,19 @@ class Progress:
 
     @property
     def call_id(self) -> str:
-        """The model's id of this call."""
         return self._call.id
 
     @property
     def subject(self) -> Subject:
-        """What the call was allowed to be about."""
         return self._prepared.subject
 
     @property
     def conceals(self) -> Callable[[str], bool]:
-        """Whether what stands at a real path must not be shown."""
+        """Whether the file at a real path must not be shown."""
         return self._prepared.conceals
 
     async def update(self, progress: ToolOutcome) -> None:
-        """Announce everything so far; ignored once the call has ended."""
+        """Announce all progress so far; ignored once the call has ended."""
         if self._open:
             await self._publish(
                 ToolExecutionUpdate(
@@ -115,7 +113,7 @@ class ToolBatch:
         results: list[ToolResultMessage] = []
         tools = self._owner.tools()
         for group in group_calls(calls, tools, self._mode):
-            # An answer that hit the token limit is not acted on at all: its calls may not be all that it wanted.
+            # An answer that hit the token limit is not acted on at all, because some of its calls may be missing.
             refused = {
                 call.id: UNREADABLE.format(name=call.name, problem=call.arguments_error)
                 for call in group
@@ -130,12 +128,12 @@ class ToolBatch:
 
     @property
     def should_end_run(self) -> bool:
-        """True if every call of the batch asked for the run to end."""
+        """True if every call of the batch asked to end the run."""
         return bool(self._terminated) and all(self._terminated)
 
     @property
     def is_denied(self) -> bool | None:
-        """True if no call of the batch was allowed to run; none if there was no call."""
+        """True if no call of the batch was allowed to run; None if there was no call."""
         return all(self._denied) if self._denied else None
 
     async def _run_group(
@@ -165,7 +163,7 @@ class ToolBatch:
                 finally:
                     self._owner.calls.end_call(scope)
                 continue
-            # The gate was asked for this call before the next one of the group starts, in call order.
+            # The gate decides about this call before the next one of the group starts, in call order.
             if len(group) == 1:
                 await finish(index, prepared, scope)
             else:
@@ -204,7 +202,7 @@ class ToolBatch:
         return prepared
 
     def _error_result_of(self, error: Exception) -> CallResult:
-        """The error result; a call that was aborted while the turn goes on was stopped by itself."""
+        """The error result; a call that was aborted while the turn continues was stopped individually."""
         alone = isinstance(error, Aborted) and not self._scope.cancelled
         return error_result_of(ToolFailed(STOPPED) if alone else error)
 
@@ -276,7 +274,7 @@ class ToolBatch:
 async def _run_in_turn(
     work: Coroutine[None, None, None], all_begun: asyncio.Event, before: asyncio.Task[None] | None
 ) -> None:
-    """Do the work when every call of the group was announced and the one before it has ended."""
+    """Do the work once every call of the group was announced and the previous one has ended."""
     try:
         await all_begun.wait()
         if before is not None:
@@ -288,7 +286,7 @@ async def _run_in_turn(
 
 
 def error_result_of(error: Exception) -> CallResult:
-    """The error result that stands for an exception."""
+    """The error result for an exception."""
     details = error.details if isinstance(error, ToolFailed) else {}
     text = str(error) or type(error).__name__
     if isinstance(error, (OSError, UnicodeEncodeError)):
@@ -304,7 +302,8 @@ def error_result_of(error: Exception) -> CallResult:
 
 
 def group_calls(calls: list[ToolCall], tools: dict[str, Tool], mode: ToolMode) -> list[list[ToolCall]]:
-    """Calls that may run side by side, in call order: neighbours that only read or are declared so, or all, or none."""
+    """Groups of calls that may run in parallel, in call order: neighbours that only read or are declared independent,
+    or all, or none."""
     if mode == "parallel":
         return [calls] if calls else []
     groups: list[list[ToolCall]] = []
@@ -325,7 +324,7 @@ def group_calls(calls: list[ToolCall], tools: dict[str, Tool], mode: ToolMode) -
 
 
 def _is_declared_independent(call: ToolCall, tool: Tool, mode: ToolMode) -> bool:
-    """True if the model says of this call that it is independent, and was offered to."""
+    """True if the model was offered to declare calls independent, and did so for this one."""
     if mode != "declared" or call.arguments.get("parallel") is not True:
         return False
     return "parallel" in tool.spec.parameters.get("properties", {})

@@ -1,7 +1,7 @@
-"""What a tool declares about its calls beside what the model is told: kind, title, and what they are about.
+"""What a tool declares about its calls besides its description for the model: kind, title, and subject.
 
-Code that shows, permits, exports or summarises tool calls asks for these facts instead of knowing tools by name. Where
-there is only a name, as in a session file or a stream, they are found in `tools/catalog.py`.
+Code that shows, permits, exports or summarises tool calls uses these facts instead of knowing tools by name. If there
+is only a name, as in a session file or a stream, they are found in `tools/catalog.py`.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ MOST_LINES = 1 << 53
 class ToolFacts(Struct, frozen=True):
     """The facts of one tool; the defaults are those of a tool that Pigeon does not know.
 
-    `title` makes a line for a person from the arguments of a call. `command` and `path` name the argument that the call
-    is about, which permission rules match; without either, rules match all arguments. `line` names the argument that is
-    a line of the file. `other_names` are those that session files of other agents have for the same tool.
+    `title` makes a line for a person from the arguments of a call. `command` and `path` name the argument that is the
+    subject of the call, which permission rules match; without either, rules match all arguments. `line` names the
+    argument that is a line of the file. `other_names` are those that session files of other agents have for the same
+    tool.
     """
 
     title: Callable[[Arguments], str]
@@ -38,7 +39,7 @@ class ToolFacts(Struct, frozen=True):
         return self.command or self.path
 
     def find_path(self, arguments: Arguments) -> str | None:
-        """The file or folder that a call is about, as the model wrote it."""
+        """The file or folder of a call, as the model wrote it."""
         path = arguments.get(self.path) if self.path else None
         return path if isinstance(path, str) else None
 
@@ -48,10 +49,10 @@ class ToolFacts(Struct, frozen=True):
         return int(line) if isinstance(line, int | float) and 1 <= line < MOST_LINES else None
 
     def find_changed_file(self, arguments: Arguments) -> str | None:
-        """The file that a call changes, as the model wrote it; None for a call that changes no file that it names."""
+        """The file that a call changes, as the model wrote it; None for a call that changes no named file."""
         return self.find_path(arguments) if self.kind == "edit" else None
 
 
 def make_default_facts(name: str) -> ToolFacts:
-    """The facts of a tool about which nothing is known but its name, which is then the title of its calls."""
+    """The facts of a tool of which only the name is known, which is then the title of its calls."""
     return ToolFacts(lambda arguments: name)

@@ -3,7 +3,7 @@
 The only module that knows all packages. Objects are made in the order in which they need each other, so that each gets
 finished ones by its constructor: folders and settings, the user's extensions, the conversation, trust in its folder,
 the project's settings and extensions, models, tools and resources, the session, and last the lifecycle that starts and
-ends all of it. Once `build` has returned, nothing here is called any more: what runs belongs to the package of its
+ends all of it. Once `build` has returned, nothing here is called any more: running code belongs to the package of its
 subject.
 """
 
@@ -61,17 +61,17 @@ from pigeon.wire.entries import SessionInfo
 from pigeon.wire.errors import BadRecord, Refusal, StartupError
 from pigeon.wire.steering import LIMIT_FIELDS, Limits, limits_of
 
-# For hosts that asked for no limits: they see what they would of the rest of the family, unless nothing else ends it.
+# For hosts that set no limits: they see the same as from the rest of the family, unless nothing else ends a loop.
 PATIENT_GUARD = LoopGuardPolicy(warn=250, stop=300)
 DEBUG_EXTENSIONS = "PIGEON_DEBUG_EXTENSIONS"
 
 
 class BuiltAgent(Struct, frozen=True, kw_only=True):
-    """An agent that is ready for its host: `problems` are to be shown, `lifecycle` says when to call what.
+    """An agent that is ready for its host: `problems` are to be shown, `lifecycle` documents when to call what.
 
     `known_flags` are the options that extensions take, and whether with a value; the caller knows which were given.
-    `processes` starts programs as the agent does: behind its wall, if there is one. `why_hidden` says why the sandbox
-    does not let the file at a real path be shown to the model; none if it may be.
+    `processes` starts programs as the agent does: behind its wall, if there is one. `why_hidden` returns why the
+    sandbox hides the file at a real path from the model; None if it may be shown.
     """
 
     session: Session
@@ -90,7 +90,7 @@ async def build(
     recorders: Sequence[ExchangeRecorder] = (),
     pacing: Pacing | None = None,
 ) -> BuiltAgent:
-    """The agent that the options describe; raises `StartupError` where they cannot be followed.
+    """The agent that the options describe; raises `StartupError` if that is impossible.
 
     A caller that masks its own output passes the redactor, which then learns the keys of the agent. The recorders see
     what model servers are sent and answer, keys included. `pacing` says when requests may be sent, where others share
@@ -133,7 +133,7 @@ class _Builder:
             print_tracebacks=bool(environment.variables.get(DEBUG_EXTENSIONS)),
         )
         processes = ProcessOwner()
-        # The wall stands before anything can start a command; that it works is found out first of all in `build`.
+        # The wall exists before anything can start a command; `build` first checks that it works.
         self._sandbox = make_sandbox(
             options, environment, self._agent_dir, self._layers, processes, self._reports.notify
         )
@@ -178,10 +178,10 @@ class _Builder:
             raise
 
     async def _open_transcript(self, decisions: ProjectDecisions) -> tuple[SessionRepository, Transcript]:
-        """The conversation to begin with; the settings are those for its folder from here on.
+        """Open the first conversation and switch to the settings for its folder.
 
-        A trusted project may say where its sessions are kept, so the folder that the agent was started for counts
-        until the conversation is known. Its folder may be another one, with a decision of its own.
+        A trusted project may set where its sessions are kept, so the agent's initial folder counts until the
+        conversation is known. The conversation's folder may differ, with its own trust decision.
         """
         await decisions.decide(self._cwd)
         decisions.apply(self._cwd, [self._layers])
@@ -400,7 +400,7 @@ class _Builder:
             self._reports.add_startup_problem(f"--name: {error}")
 
     def _extension_files(self) -> list[str]:
-        """Where the extensions are that options and settings name."""
+        """The paths of the extensions that options and settings name."""
         home, listed = self._environment.home, value_or_default(self._layers.settings.extensions, [])
         named = [absolute_path(path, self._cwd, home) for path in self._options.extensions]
         return [*named, *(absolute_path(path, self._agent_dir, home) for path in listed)]
@@ -434,9 +434,9 @@ class _Builder:
 
 
 def _options_for_replay(options: AgentOptions, recordings: AgentRecordings) -> AgentOptions:
-    """The options of an agent that answers from a recording: its model and thinking level are those of the recording.
+    """The options of an agent that replays a recording: its model and thinking level are those of the recording.
 
-    A replay makes the same session again, under the same id: it is kept where that was asked for.
+    A replay creates the same session again with the same id; it is stored where that was requested.
     """
     agent = recordings.replayed_agent
     if agent is None:
@@ -455,10 +455,10 @@ def _options_for_replay(options: AgentOptions, recordings: AgentRecordings) -> A
 def _make_session_settings(
     settings: Settings, options: AgentOptions, environment: Environment, recordings: AgentRecordings
 ) -> SessionSettings:
-    """What the files say, and where they say nothing what the options do: the defaults of a dialect."""
+    """The settings of the files, and defaults of the dialect in the options for missing ones."""
     overrides = value_or_default(settings.compaction.model_overrides, {})
     limits = _merge_limits(settings, options)
-    # A host that watches can stop a loop itself; in runs without one it ends soon.
+    # A host that watches can stop a loop itself; otherwise it must end soon.
     guard = LoopGuardPolicy() if options.unattended or limits != Limits() else PATIENT_GUARD
     return SessionSettings(
         steering_mode=settings.steering_mode,
@@ -496,7 +496,7 @@ def _make_session_settings(
 
 
 def _merge_limits(settings: Settings, options: AgentOptions) -> Limits:
-    """Those of the options, and for what they do not limit those of the settings."""
+    """The limits of the options, completed by those of the settings."""
     try:
         first, second = limits_of(options.limits), limits_of(value_or_default(settings.limits, {}))
     except BadRecord as error:

@@ -1,4 +1,5 @@
-"""Reads what surrounds an agent from the process: its variables, home and working directory, and how it was called."""
+"""Reads the surroundings of an agent from the process: its variables, home and working directory, and the name by which
+it was called."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from pigeon.system.environment import FAMILY, Environment, no_terminal_message
 
 
 def family_name(program: str) -> str:
-    """The agent of the family whose name a program was called by; empty for any other name."""
+    """The agent of the family under whose name a program was called; empty for any other name."""
     base = os.path.basename(program).removesuffix(".py").removesuffix(".exe")
     return base if base in FAMILY else ""
 
@@ -19,7 +20,7 @@ def environment_of_process(
 ) -> Environment:
     """The surroundings of this process; the variables are those of the process, not a copy.
 
-    `program` is how it was called.
+    `program` is the name by which it was called.
     """
     try:
         cwd = os.getcwd()

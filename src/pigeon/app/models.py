@@ -1,4 +1,4 @@
-"""The models of an agent: all there are, the way to them, and what it begins with."""
+"""The models of an agent: the registry, the gateway, and the initial choice."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def make_registry(
     """All models this user has, or only the recorded ones; commands that print keys run in `cwd` as processes of this
     owner, and not at all without one.
 
-    The redactor learns every key from here on, also those in the environment.
+    The redactor learns every key from here on, including those in the environment.
     """
     if recorded is None:
         registry = _make_user_registry(folder, environment, cwd, processes, redactor)
@@ -86,7 +86,7 @@ def make_gateway(
 ) -> Gateway:
     """The way to all models, built-in ones included.
 
-    What records is shown every exchange; an agent in these folders that plays a recording has no network.
+    Recorders see every exchange; a replaying agent in these folders has no network.
     """
     proxy = value_or_default(settings.http_proxy, "")
     redactor.watch_proxy(proxy)
@@ -94,7 +94,7 @@ def make_gateway(
     idle = value_or_default(retry.timeout_ms, settings.http_idle_timeout_ms)
     policy = RequestPolicy(
         idle_ms=0 if idle == "disabled" else idle,
-        # Agents that share what providers allow send nothing without asking: what is repeated is a new request.
+        # With shared limits, nothing is sent without a turn: each retry is a new request.
         max_retries=retry.max_retries if pacing is None else 0,
         max_retry_delay_ms=retry.max_retry_delay_ms,
         sleep=recordings.sleep,
@@ -124,7 +124,7 @@ def _retention(environment: Mapping[str, str]) -> CacheRetention:
 def resolve_model_options(
     options: AgentOptions, environment: Environment, settings: Settings, registry: ModelRegistry, report: Report
 ) -> ModelOptions:
-    """What the agent begins with; raises `StartupError` when a model was named that does not exist."""
+    """The initial models; raises `StartupError` if a named model does not exist."""
     built_in = local_model(options.model_reference, environment.absolute_path)
     scoped = _find_scoped_models(options, settings, registry, report)
     explicit = bool(built_in or options.model or options.provider)

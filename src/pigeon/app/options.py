@@ -1,7 +1,7 @@
-"""What an agent is asked for. `pigeon.app.build` reads it; the command line, the library and the servers make it.
+"""The options of an agent. `pigeon.app.build` reads them; the command line, the library and the servers create them.
 
 Every field has a default, so that a caller names only what it cares about. Paths may be relative or begin with `~`:
-they are meant from the `Environment` that is given to `build` with the options.
+they are resolved by the `Environment` that `build` gets with the options.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class AgentOptions(Struct, frozen=True, kw_only=True):
     # Whether the project's own files may be used: yes, no, or (`None`) as the user decided earlier.
     trust_project: bool | None = None
 
-    # What the host wants asked or denied: rules as JSON, as a path of a file or as they are, and an approval mode.
+    # Calls to ask about or to deny for the host: rules as JSON, as a file path or parsed, and an approval mode.
     permissions: str | Mapping[str, Any] | None = None
     approval_mode: ApprovalMode = "yolo"
 
@@ -86,10 +86,10 @@ class AgentOptions(Struct, frozen=True, kw_only=True):
     sandbox: str | None = None
     sandbox_network: bool = False
 
-    # How much a conversation may use; each limit goes before that of the settings.
+    # How much a conversation may use; each limit takes precedence over that of the settings.
     limits: Limits = field(default_factory=Limits)
 
-    # Whether there is no person to ask: then questions get a no at once, and the model is told so.
+    # Whether there is no person to ask: then questions are denied at once, and the prompt states that.
     unattended: bool = False
 
     # Whether the model verifies its work before a run ends; `None` does so for unattended agents. The settings decide.
@@ -104,13 +104,13 @@ class AgentOptions(Struct, frozen=True, kw_only=True):
     # Whether several clients may show a question or work on a call: then each of them learns that it has ended.
     several_clients: bool = False
 
-    # What dialects differ in: the interrupt mode unless the settings name one, and what happens to broken images.
+    # Differences between dialects: the interrupt mode unless the settings name one, and the treatment of broken images.
     interrupt_mode: InterruptMode = "immediate"
     keep_unreadable_images: bool = True
 
     @property
     def model_reference(self) -> str:
-        """The model as it was asked for, with its provider where that was given apart; or the provider alone."""
+        """The requested model, with its provider if that was given separately; or the provider alone."""
         return "/".join(filter(None, (self.provider, self.model)))
 
     def for_dialect(self, dialect: type[Dialect] | Dialect) -> AgentOptions:

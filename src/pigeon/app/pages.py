@@ -1,4 +1,4 @@
-"""Pages and trajectories of session files without an agent: the user's keys are masked all the same."""
+"""Pages and trajectories of session files without an agent; the user's keys are still masked."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def export_file(environment: Environment, file: str, asked: str = "", *, by_titl
 def export_trajectory(environment: Environment, file: str, asked: str = "", leaf: str = "") -> str:
     """Write a session file as a trajectory (ATIF) and return its path; images become files beside it.
 
-    Of several branches it is the one that ends in `leaf`, else the one of the last entry. Keys are masked as in pages.
+    It contains the branch that ends in `leaf`, else the one of the last entry. Keys are masked as in pages.
     """
     return _make_user_pages(environment).write_trajectory(file, asked, leaf)
 

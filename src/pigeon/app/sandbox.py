@@ -1,4 +1,5 @@
-"""The sandbox that options and settings ask for, connected with what it has to know: extensions and trusted folders."""
+"""The sandbox that options and settings request, connected with the extensions and trusted folders that it needs to
+know."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ def make_sandbox(
     processes: ProcessOwner,
     report: Callable[[str], None] = lambda problem: None,
 ) -> SandboxControl:
-    """The sandbox of an agent, before anything is enclosed; raises `StartupError` for options that make no sense."""
+    """The sandbox of an agent, before anything is enclosed; raises `StartupError` for invalid options."""
     named = [environment.absolute_path(path) for path in options.extensions]
     return SandboxControl(
         AskedSandbox(options.sandbox, options.sandbox_network or None),

@@ -28,7 +28,7 @@ def make_repository(
     report: Callable[[str], None],
     mask: Callable[[bytes], bytes],
 ) -> SessionRepository:
-    """Where this process keeps its conversations."""
+    """The repository for this process's conversations."""
     own = options.session_dir or environment.variables.get("PI_CODING_AGENT_SESSION_DIR")
     if not own and not isinstance(settings.session_dir, Absent):
         own = settings.session_dir
@@ -40,7 +40,7 @@ def make_repository(
 
 
 def open_journal(options: AgentOptions, environment: Environment, repository: SessionRepository, cwd: str) -> Journal:
-    """The conversation that the options name, or a new one; raises `StartupError` if that cannot be."""
+    """The conversation that the options name, or a new one; raises `StartupError` if that is impossible."""
     _check_options(options)
     named = options.session
     if options.resume is not None:

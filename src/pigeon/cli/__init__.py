@@ -1,1 +1,1 @@
-"""The command line: arguments, one module per mode, and what they print; what an agent is stands in `app`."""
+"""The command line: options, help, the dispatch of a call, and small commands in `cli/commands/`."""

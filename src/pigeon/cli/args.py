@@ -2,7 +2,7 @@
 `argparse`; the help pages and the completions of shells are made from the same table.
 
 Hosts tend to pass the same flags to every agent. So a flag that has no effect here is accepted all the same, and an
-unknown one is kept: it may belong to an extension. What it is where no extension knows it, the mode decides.
+unknown one is kept: it may belong to an extension. If no extension knows it either, the mode decides what happens.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ GROUPS: dict[str, list[Row]] = {
 
 
 class _HelpFormatter(argparse.HelpFormatter):
-    """Of a fixed width: to ask the terminal, each `add_argument` would need `shutil` and what it imports."""
+    """Has a fixed width: to query the terminal, each `add_argument` would need `shutil` and its imports."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, width=80, max_help_position=34)
@@ -152,7 +152,7 @@ def option_rows() -> list[Row]:
 
 
 def option_names(rows: Sequence[Row]) -> list[str]:
-    """How these options are written, those that are shown in the help."""
+    """The spellings of those options that the help shows."""
     return [name for names, _, text in rows if text for name in names.split()]
 
 
@@ -233,7 +233,7 @@ def _check_dashes(words: Sequence[str], table: Collection[str]) -> None:
 
 
 def agent_arguments(arguments: Sequence[str], without: Collection[str]) -> list[str]:
-    """The options among the arguments but those named, with their values: to start another process of this agent."""
+    """The arguments without the named options, to start another process of this agent."""
     takes = {name: value for names, value, _ in option_rows() for name in names.split()}
     kept: list[str] = []
     words = list(_split_messages(arguments)[0])
@@ -259,7 +259,7 @@ def _split_messages(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _join_tool_lists(arguments: Sequence[str]) -> list[str]:
-    """The same arguments with each list of tools joined to its option: it may begin like an option (`-bash`)."""
+    """The arguments with each list of tools joined to its option, since a list may look like an option (`-bash`)."""
     joined: list[str] = []
     words = iter(arguments)
     for word in words:
@@ -329,7 +329,7 @@ def _agent_options(found: argparse.Namespace, flags: dict[str, bool | str]) -> A
 
 
 def _parse_limits(found: argparse.Namespace) -> Limits:
-    """Those that were given; raises `UsageError` that names the option."""
+    """The given limits; raises `UsageError` that names the option."""
     limits: dict[str, int | float] = {}
     for name, field in LIMIT_FIELDS.items():
         text = getattr(found, f"max_{field}")

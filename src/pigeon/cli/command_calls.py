@@ -12,7 +12,7 @@ from pigeon.wire.errors import UsageError
 
 
 def call_of(command: CommandDeclaration, arguments: Sequence[str], environment: Environment) -> CommandCall:
-    """The call that the arguments behind the name of a command make; raises `UsageError`."""
+    """The call of a command with these arguments; raises `UsageError`."""
     known, literal = list(arguments), []
     if "--" in known:
         at = known.index("--")

@@ -40,7 +40,7 @@ LEAST_ABOUT = 24
 
 
 def show_help(name: str = "") -> int:
-    """Print the page of a command, or that of the program; raises `UsageError` where there is no such command."""
+    """Print the page of a command, or that of the program; raises `UsageError` for an unknown command."""
     if name and name not in COMMANDS:
         raise UsageError(
             f'There is no command "{name}".{did_you_mean(name, COMMANDS)} `pigeon help` lists the commands.\n'
@@ -51,7 +51,6 @@ def show_help(name: str = "") -> int:
 
 
 def main_page() -> str:
-    """What `pigeon --help` prints."""
     width = _page_width()
     commands = [(f"{one.name}", one.summary) for one in COMMANDS.values()]
     shown = {title: rows for title, rows in GROUPS.items() if any(text for _, _, text in rows)}
@@ -69,7 +68,6 @@ def main_page() -> str:
 
 
 def command_page(command: CommandDeclaration) -> str:
-    """What `pigeon help COMMAND` prints."""
     width = _page_width()
     calls = [(" ".join(["pigeon", command.name, *_action_words(action)]), action.summary) for action in command.actions]
     title = _paragraph(f"pigeon {command.name}: {command.summary}.", width)
@@ -85,7 +83,7 @@ def command_page(command: CommandDeclaration) -> str:
 
 
 def _page_width() -> int:
-    """That of the terminal, within what can be read well; where there is none, the widest."""
+    """The width of the terminal, within readable limits; without one, the widest."""
     return min(WIDTH, max(NARROWEST, get_terminal_size((WIDTH, 0)).columns))
 
 
@@ -98,7 +96,7 @@ def _section(title: str, body: str) -> str:
 
 
 def _paragraph(text: str, width: int) -> str:
-    # A call that is shown stays in one piece, as it is copied.
+    # An example call stays in one piece, since people copy it.
     return "\n".join(wrap(text, width, break_long_words=False, break_on_hyphens=False))
 
 
@@ -107,12 +105,12 @@ def _options_text(rows: Sequence[Row], width: int) -> str:
 
 
 def _option_call(names: str, value: str, _text: str) -> str:
-    """How an option is written in the help: `--model PATTERN`."""
+    """An option in the form of the help: `--model PATTERN`."""
     return ", ".join(names.split()) + (f" {value.removesuffix('...')}" if value else "")
 
 
 def _pairs_text(pairs: Sequence[tuple[str, str]], width: int) -> str:
-    """Calls and what they do: in two columns, or one below the other where the calls leave too little room."""
+    """Calls with descriptions: in two columns, or below each other if the calls leave too little room."""
     column = max(len(call) for call, _ in pairs) + 2
     if column + 2 + LEAST_ABOUT <= width:
         return "\n".join(_pair_row(call, text, column, width) for call, text in pairs)
@@ -120,7 +118,7 @@ def _pairs_text(pairs: Sequence[tuple[str, str]], width: int) -> str:
 
 
 def _pair_row(call: str, text: str, column: int, width: int) -> str:
-    """`--model PATTERN    what it does`, on more lines where it is long."""
+    """One row, `--model PATTERN    description`, on several lines if it is long."""
     about = _wrap_indented(text, column + 2, width)
     return f"  {call}\n{about}" if len(call) > column - 2 else f"  {call.ljust(column)}{about.lstrip()}"
 

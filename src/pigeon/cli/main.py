@@ -1,6 +1,6 @@
-"""The entry point: what belongs to the process as a whole, before and after the work that `running.py` decides on.
+"""The entry point: what concerns the process as a whole, before and after the work that `running.py` selects.
 
-Nothing is imported here that exists on Linux and macOS alone: on Windows the program must get as far as to say so.
+Nothing is imported here that only exists on Linux and macOS: on Windows the program must be able to report that.
 """
 
 from __future__ import annotations
@@ -13,17 +13,19 @@ from contextlib import suppress
 from io import TextIOWrapper
 from typing import NoReturn
 
-# The versions whose protocol is spoken. Clients look at them and expect the number alone (omp itself says omp/18.3.4).
+# The protocol versions that are reported. Clients check them and expect the number alone (omp itself prints
+# omp/18.3.4).
 SPOKEN_VERSIONS = {"pi": "1.5.0", "omp": "18.3.4"}
 PR_SET_DUMPABLE = 4
 FAILED = 1
 
 
 def main() -> NoReturn:
-    """Run the program and leave with its exit code."""
+    """Run the program and exit with its exit code."""
     _end_on_interrupt()
     _refuse_windows()
-    # Nothing that a start makes is garbage: looking for some costs time. A mode that serves switches it on again.
+    # Nothing created during the start is garbage, and searching for some costs time. A serving mode turns the collector
+    # on again.
     gc.disable()
     _hide_from_other_processes()
     _occupy_stderr()
@@ -35,7 +37,7 @@ def main() -> NoReturn:
     except OSError as error:
         code = _report_failure(": ".join(str(part) for part in (error.filename, error.strerror) if part) or str(error))
     except KeyboardInterrupt:
-        # Here, while the frames that it broke off still stand: a half-made event loop complains when it is collected.
+        # Here, while the interrupted frames still exist: a half-made event loop complains when it is collected.
         _exit_now(130)
     _exit_now(code)
 
@@ -51,10 +53,10 @@ def _refuse_windows() -> None:
 def _end_on_interrupt() -> None:
     """Let Ctrl-C end the process itself while it starts.
 
-    As an exception it could come in the middle of any import, where it may be lost and leaves modules half made. What
-    has to end in order raises on interrupts again (`raise_on_interrupt`), or handles the signal in its event loop.
+    As an exception it could come in the middle of any import, where it may be lost and leaves modules half made. Code
+    that has to end cleanly restores the exception (`raise_on_interrupt`), or handles the signal in its event loop.
     """
-    # The part of `signal` that is there without an import that could be interrupted.
+    # The part of `signal` that is available without an import that could be interrupted.
     import _signal  # type: ignore[import-not-found]
 
     if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
@@ -82,7 +84,7 @@ def _run_program(program: str, *arguments: str) -> int:
 
 
 def _report_failure(reason: object, code: int = FAILED) -> int:
-    """Say why on stderr, if there is one."""
+    """Print the reason on stderr, if there is one."""
     from pigeon.wire.errors import to_printable
 
     with suppress(OSError):
@@ -92,7 +94,7 @@ def _report_failure(reason: object, code: int = FAILED) -> int:
 
 
 def _occupy_stderr() -> None:
-    """Where stderr is closed, have its number taken: a file that got it would be written to by every complaint."""
+    """If stderr is closed, occupy its number: a file that got it would receive every error message."""
     try:
         os.fstat(2)
     except OSError:
@@ -106,13 +108,13 @@ def _occupy_stderr() -> None:
 def _use_utf8() -> None:
     """Names of files and texts of the protocol are UTF-8, whatever the locale and the variables of Python say.
 
-    Only the interpreter can decide about names, and only at its start; so it is started once more. Its own option is
-    not inherited by commands, as a variable would be.
+    Only the interpreter can decide about names, and only at its start; so it is restarted once. Its own option is not
+    inherited by commands, as a variable would be.
     """
     if sys.getfilesystemencoding() != "utf-8" and not sys.flags.utf8_mode:
         os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])
     for stream, errors in ((sys.stdin, "replace"), (sys.stdout, "surrogateescape"), (sys.stderr, "backslashreplace")):
-        # A stream that was in use before and cannot be rewound stays as it is.
+        # A stream that was used before and cannot be rewound stays as it is.
         with suppress(OSError):
             if isinstance(stream, TextIOWrapper):
                 stream.reconfigure(encoding="utf-8", errors=errors)
@@ -121,8 +123,9 @@ def _use_utf8() -> None:
 def _hide_from_other_processes() -> None:
     """Keep processes of the same user, which commands are, from reading our environment and memory in /proc.
 
-    Before anything is read: there is no moment in which a key could be seen. `ctypes` would cost four times as much, so
-    its core is called; where that is different, nothing is hidden before the first command (`system/process/pool`).
+    Called before anything is read, so that there is no moment in which a key could be seen. `ctypes` would cost four
+    times as much, so its core is called; where that is different, nothing is hidden before the first command
+    (`system/process/pool`).
     """
     if sys.platform.startswith("linux"):
         with suppress(ImportError, AttributeError, OSError, TypeError, ValueError):
@@ -133,8 +136,8 @@ def _hide_from_other_processes() -> None:
 
 
 def _reset_signals() -> None:
-    """Undo what the host has left us: with SIGCHLD ignored no child could be waited for, and a blocked SIGTERM would
-    never arrive. Before there are threads, which inherit the mask."""
+    """Undo inherited signal settings: with SIGCHLD ignored no child could be waited for, and a blocked SIGTERM would
+    never arrive. Called before there are threads, which inherit the mask."""
     import signal
 
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
@@ -142,9 +145,9 @@ def _reset_signals() -> None:
 
 
 def _import_msgspec() -> None:
-    """Import it without `typing_extensions`, which costs 3 % of a start.
+    """Import msgspec without `typing_extensions`, which costs 3 % of a start.
 
-    It is only there because other libraries want it; what msgspec takes from it is in `typing` since Python 3.11.
+    That package is only installed for other libraries; what msgspec uses of it has been in `typing` since Python 3.11.
     """
     if "typing_extensions" not in sys.modules:
         sys.modules["typing_extensions"] = None  # type: ignore[assignment]
@@ -154,7 +157,8 @@ def _import_msgspec() -> None:
 
 
 def _print_version(program: str) -> int:
-    """Our own, unless the program was called like an agent whose clients check the version of their protocol."""
+    """Print our own version, unless the program was called like an agent whose clients check the version of their
+    protocol."""
     from pigeon import __version__
 
     print(SPOKEN_VERSIONS.get(os.path.basename(program), __version__))  # noqa: T201
@@ -162,14 +166,14 @@ def _print_version(program: str) -> int:
 
 
 def _exit_now(code: int) -> NoReturn:
-    """End now: threads that are stuck, as an extension's may be, must not keep the process alive."""
+    """Exit now: stuck threads, such as an extension's, must not keep the process alive."""
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
     except BrokenPipeError:
         pass
     except OSError as error:
-        # What has failed already says more by its own code.
+        # The code of an earlier failure tells more.
         code = code or _report_failure(f"stdout: {error.strerror}")
     with suppress(OSError, ValueError, AttributeError):
         sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""What one call of the program means: a command, a mode, a chat or one answer. Imports only what that needs."""
+"""Decides what one call of the program is: a command, a mode, a chat or one answer. Imports only what that needs."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ NOTHING_TO_DO = (
     "serve a host program with: pigeon --mode rpc. See: pigeon --help"
 )
 
-# What pi has for its packages. Here the words would be a prompt, which is not what they are typed for.
+# pi's commands for its packages. Here these words would be a prompt, which nobody means who types them.
 PACKAGE_COMMANDS = ("install", "remove", "uninstall", "update", "list")
 
 
 def run(program: str, arguments: list[str]) -> int | None:
-    """Do what the arguments ask for; returns the exit code, or none where the version was asked for.
+    """Run the program with these arguments; returns the exit code, or None if it printed the version.
 
-    Raises `UsageError` and `StartupError` with what to say.
+    Raises `UsageError` and `StartupError` with the text to print.
     """
     environment = environment_of_process(program, _pick_session, sys.path)
     if arguments and not arguments[0].startswith("-"):
         from pigeon.cli.commands.all import COMMANDS
 
         if arguments[0] == "acp" and not {"--help", "-h"} & set(arguments):
-            # A mode with a name: its options are those of every agent.
+            # A mode with its own command name: its options are those of every agent.
             return _run_mode(parse_arguments(["--mode", "acp", *arguments[1:]], program), environment)
         if arguments[0] in COMMANDS:
             return _run_command(arguments[0], arguments[1:], environment)
@@ -79,7 +79,7 @@ def _run_command(name: str, arguments: Sequence[str], environment: Environment) 
 
 
 def raise_on_interrupt() -> None:
-    """From now on Ctrl-C is an exception: while the program starts, it ends the process."""
+    """From now on Ctrl-C raises an exception; before that, it ends the process."""
     import signal
 
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
@@ -115,7 +115,7 @@ def _run_mode(line: CommandLine, environment: Environment) -> int:
 
         return run_one_answer(line, environment)
     if not line.unknown:
-        # Behind a misspelt option stands its value, and it is the option that is told.
+        # The words may be the value of a misspelt option, and then the option is what gets reported.
         _refuse_misspelt_command(line)
     if has_terminal():
         return open_chat(line, environment)
@@ -125,7 +125,6 @@ def _run_mode(line: CommandLine, environment: Environment) -> int:
 
 
 def has_terminal() -> bool:
-    """Whether there is a terminal to chat in."""
     return sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
 
 
@@ -142,7 +141,8 @@ def open_chat(line: CommandLine, environment: Environment) -> int:
 
 
 def _refuse_misspelt_command(line: CommandLine) -> None:
-    """A single word that is nearly a command is not a prompt, and neither is a command behind options."""
+    """Raise `UsageError` for a single word that is nearly a command, and for a command behind options: neither is a
+    prompt."""
     word = line.messages[0] if line.messages else ""
     if not word or word in line.literal or any(char.isspace() for char in word):
         return

@@ -1,10 +1,10 @@
-"""Where keys come from: `auth.json`, and values that point elsewhere. The registry asks both for each request.
+"""Where keys come from: `auth.json`, and values that point elsewhere. The registry uses both for each request.
 
-`AuthFile` reads stored credentials, keeps their file readable by its owner alone, and writes it where a tool server was
-signed in to. It is read again when its revision changes, so that a new key is seen without a restart.
+`AuthFile` reads stored credentials, keeps their file readable only by its owner, and writes it after a sign-in to a
+tool server. It is read again when its revision changes, so that a new key is seen without a restart.
 
 `Values` resolves `$NAME`, `${NAME}` and `!command` in `auth.json` and `models.json` (`$$` and `$!` stand for the signs
-themselves). A missing variable or a failing command leaves the value unresolved. What a command printed is kept for a
+themselves). A missing variable or a failing command leaves the value unresolved. The output of a command is kept for a
 while; its failures never are, so the next request tries again.
 """
 
@@ -44,7 +44,7 @@ class AuthFile:
         return self._problem
 
     def read_all(self) -> dict[str, Credential]:
-        """Returns all credentials, read again if the file changed; empty, with `problem` set, when it is unusable."""
+        """All credentials, read again if the file has changed; empty, with `problem` set, if it is unusable."""
         try:
             state = os.stat(self.path)
         except OSError as error:
@@ -60,7 +60,8 @@ class AuthFile:
         return self._entries
 
     def store_credential(self, name: str, entry: Credential) -> str | None:
-        """Keep a credential; returns why it could not be. Waits for other processes that write the file."""
+        """Store a credential; returns why it could not be stored, or None. Waits for other processes that write the
+        file."""
         import fcntl
 
         from pigeon.config.json_file import has_comments
@@ -119,7 +120,7 @@ _REFERENCE = r"\$(?:\$|!|\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9_]*))"
 class Values:
     """Resolves values against an environment; commands run in `cwd` as processes of `owner`, and not without one.
 
-    `search_path` makes the PATH of commands out of the one that there is.
+    `search_path` derives the PATH of commands from the existing one.
     """
 
     def __init__(
@@ -161,7 +162,7 @@ class Values:
         return None if missing else text
 
     def known_value(self, value: str, own: Mapping[str, str] | None = None) -> str | None:
-        """The value as far as it is known without running a command: for `!command`, what it printed last."""
+        """The value as far as it is known without running a command: for `!command`, its last output."""
         if not value.startswith("!"):
             return self.interpolate_value(value, own)
         kept = self._kept.get(value[1:].strip())
@@ -172,7 +173,7 @@ class Values:
         return {name for found in re.findall(_REFERENCE, value) for name in found if name}
 
     async def resolve(self, value: str, own: Mapping[str, str] | None = None) -> str | None:
-        """The value to use; None if it cannot be had."""
+        """The value to use, or None if it cannot be resolved."""
         if not value.startswith("!"):
             return self.interpolate_value(value, own) or None
         command = value[1:].strip()
@@ -180,7 +181,7 @@ class Values:
         if kept and monotonic_ms() - kept[0] < self._keep_ms:
             return kept[1]
         variables = {**self._environ, **(own or {})}
-        # A key is asked for in the folder of a project, which must not answer in place of the program that was meant.
+        # The command may run in the folder of a project, which must not replace the intended program.
         variables["PATH"] = self._search_path(variables.get("PATH"))
         printed = await self._run_command(command, variables)
         if printed:

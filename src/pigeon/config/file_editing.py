@@ -23,9 +23,9 @@ INDENT = 2
 
 
 def change_file(path: str, change: Callable[[], dict[str, Any]], instead: str) -> None:
-    """Write what `change` makes of the file, which it reads, while no other process changes it this way.
+    """Replace the file by the result of `change`, which reads it, while no other process changes it this way.
 
-    `instead` says how else a file can be changed that cannot be written here. Raises `StartupError`.
+    `instead` describes another way to change a file that cannot be written here. Raises `StartupError`.
     """
     try:
         make_private_folder(os.path.dirname(path))
@@ -33,7 +33,7 @@ def change_file(path: str, change: Callable[[], dict[str, Any]], instead: str) -
     except OSError as error:
         raise StartupError(f"{path} cannot be written: {error.strerror or error}") from None
     try:
-        # Where the file system has no locks, two changes at the same moment remain a risk.
+        # Without locks in the file system, two changes at the same moment remain a risk.
         with suppress(OSError):
             fcntl.flock(folder, fcntl.LOCK_EX)
         _write_file(path, change(), instead)
@@ -51,7 +51,7 @@ def _write_file(path: str, raw: dict[str, Any], instead: str) -> None:
 
 
 def _detect_indent(path: str) -> int | str:
-    """As the file is indented by now."""
+    """The current indentation of the file."""
     try:
         found = re.search(r'^([ \t]+)"', read_text(path), re.MULTILINE)
     except OSError:
@@ -60,7 +60,7 @@ def _detect_indent(path: str) -> int | str:
 
 
 def _file_bytes(raw: dict[str, Any], indent: int | str) -> bytes:
-    """The file's content. Halves of surrogate pairs are escaped, and then everything that is not ASCII."""
+    """The file's content. If it contains lone surrogates, all non-ASCII characters are escaped."""
     try:
         return f"{json.dumps(raw, indent=indent, ensure_ascii=False)}\n".encode()
     except UnicodeEncodeError:

@@ -1,8 +1,8 @@
 """Reading the JSON files of the user's and the project's folders, the one way for all of them.
 
 Comments and trailing commas are accepted, a byte order mark is tolerated, a pipe or a device is refused instead of
-waited for, and a file has a size that a person could have written. Before such a file is written again, `has_comments`
-says whether that would lose comments.
+waited for, and a file has a size that a person could have written. Before such a file is rewritten, `has_comments`
+returns whether that would lose comments.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from pigeon.wire import codec
 from pigeon.wire.errors import BadRecord
 
 LARGEST = 8 << 20
-# Nothing that was matched is given back, and what is not closed reaches to the end: so no text can be read in more than
-# one way, and each byte is looked at a few times at most.
+# Without backtracking, and an unclosed comment reaches to the end: so every text has one reading, and each byte is
+# examined a few times at most.
 _REMARK = rb"//[^\n\r]*+|(?>/\*.*?(?:\*/|\Z))"
 _COMMENT = rb'(?s)"(?>(?:[^"\\]++|\\.)*)(?:"|\\?\Z)|%b|,(?=\s*+(?>(?:(?:%b)\s*+)*)[}\]])' % (_REMARK, _REMARK)
 _BOM = b"\xef\xbb\xbf"
@@ -51,13 +51,13 @@ def decode_with_comments(data: bytes, *, may_be_blank: bool = False) -> Any:
 
 
 def has_comments(path: str) -> bool:
-    """Whether a file that can be read has more in it than JSON: comments, or trailing commas."""
+    """Whether a readable file contains more than JSON: comments, or trailing commas."""
     data = read_whole(path, LARGEST)
     return _without_comments(data) != data
 
 
 def repeated_key(path: str) -> str | None:
-    """A key that stands twice in one object of a file that can be read: only the last value of it is seen."""
+    """A key that occurs twice in one object of a readable file: only its last value counts."""
     data = read_whole(path, LARGEST).removeprefix(_BOM)
     if not data.strip():
         return None
@@ -66,7 +66,7 @@ def repeated_key(path: str) -> str | None:
     except BadRecord:
         data = _without_comments(data)
         value = codec.decode(data)
-    # A text before a colon is a key. As many of them as there are keys afterwards: none stands twice, as a rule.
+    # A text before a colon is a key. If there are as many as there are keys afterwards, usually none occurs twice.
     if len(re.findall(rb'"(?:[^"\\]|\\.)*"\s*:', data)) == _count_keys(value):
         return None
     import json
@@ -88,7 +88,7 @@ def _count_keys(value: Any) -> int:
 
 
 def is_dangling_link(path: str) -> bool:
-    """Whether a path that does not exist does so because of a link: the file is meant to be there, and is not."""
+    """Whether a path does not exist because of a dangling link, which means that the file is missing by mistake."""
     while not os.path.lexists(path):
         above = os.path.dirname(path)
         if above == path:

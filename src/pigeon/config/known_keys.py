@@ -1,9 +1,8 @@
-"""Keys of a settings file that Pigeon does not read: which are mistakes, and what was probably meant.
+"""Keys of a settings file that Pigeon does not read: which are mistakes, and the probably intended keys.
 
-Settings files are shared with other agents of the family, so their keys are no mistakes. Everything else is reported
-with the nearest key that there is. `find_hidden_rules` is for the mistake that must not pass: permission rules that
-stand under another name, and so would not be seen. Only imported for a file with a key that `settings.py` does not
-declare.
+Settings files are shared with other agents of the family, so their keys are not mistakes. Everything else is reported
+with the nearest known key. `find_hidden_rules` is for the one dangerous mistake: permission rules under another name,
+which would be ignored. Only imported for a file with a key that `settings.py` does not declare.
 """
 
 from __future__ import annotations
@@ -69,8 +68,8 @@ def describe_unknown_keys(keys: Sequence[str], known: Sequence[str], group: str 
 
 
 def find_hidden_rules(raw: Mapping[str, Any], known: Sequence[str], group: str = "") -> tuple[str, str] | None:
-    """A key that is not read but looks as if permission rules or an approval mode stand under it, and its right name;
-    none if there is none. Of too many keys, one after the last that is looked at stands for them all."""
+    """An unread key that looks as if it contains permission rules or an approval mode, and its right name; None if
+    there is none. If there are too many keys, the one after the last that is checked represents them all."""
     for count, (name, value) in enumerate(_unread_items(raw, known, group)):
         meant = _guess_rules_key(name, value) if count < _MOST_LOOKED_AT else PERMISSIONS
         if meant is not None:
@@ -79,7 +78,7 @@ def find_hidden_rules(raw: Mapping[str, Any], known: Sequence[str], group: str =
 
 
 def _unread_items(raw: Mapping[str, Any], known: Sequence[str], group: str) -> Iterator[tuple[str, Any]]:
-    """What is not read of a file or one of its groups, and what stands directly inside of it."""
+    """The unread items of a file or of one of its groups, and those directly inside them."""
     for key, value in raw.items():
         if key in known or (key in _OF_OTHERS[group] and not isinstance(value, list)):
             continue

@@ -1,12 +1,12 @@
 """Settings in two layers: the user's, and over it the project's if the project is trusted.
 
-Objects merge key by key, changes of `defaultTools` are added, of `limits` the lower one counts, `sandbox` is left to
-`sandbox/control.py` as each file has it, everything else is replaced. Keys that decide about trust, the network, loops
-or what a page shows are the user's alone.
+Objects merge key by key, changes of `defaultTools` are added, the lower of two `limits` counts, `sandbox` is passed to
+`sandbox/control.py` unmerged, everything else is replaced. Keys that decide about trust, the network, loops or what a
+page shows are the user's alone.
 
-Permission rules fail closed. `doubts` has what may have kept rules from being seen: a file that is there and cannot be
-used, permissions that are no object, a key that stands twice or looks like `permissions` and is not. While there is
-one, the guard asks about everything that is not denied.
+Permission rules fail closed. `doubts` has reasons why rules may be missing: a file that exists and cannot be used,
+permissions that are not an object, a key that occurs twice or is similar to `permissions`. While there is one, the
+permission gate asks about everything that is not denied.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ USERS_ONLY = (
 class Layers:
     """The user's settings at once; the project's when it is trusted.
 
-    `report` gets what is wrong with a file, once; what is in `doubts` is left to the guard to report.
+    `report` is called once for each error in a file; the permission gate reports the `doubts`.
     """
 
     def __init__(self, agent_dir: str, report: Callable[[str], None]) -> None:
@@ -61,33 +61,33 @@ class Layers:
 
     @property
     def user_permissions(self) -> Any:
-        """The permission rules of the user, as they stand in the file; none where they are no object."""
+        """The permission rules of the user, as in the file; None if they are not an object."""
         return _rules_in(self._user)
 
     @property
     def user_sandbox(self) -> Any:
-        """What the user's settings say of the sandbox, as it stands in the file."""
+        """The sandbox settings of the user, as in the file."""
         return self._user.get("sandbox")
 
     def find_unclear_sandbox(self, with_users: bool) -> str | None:
-        """A file that cannot be used and speaks of the sandbox: it is not known what it asks for. None if none."""
+        """An unusable file that mentions the sandbox, so that its request is unknown; None if there is none."""
         return next((path for path in self._unusable_files(with_users) if _has_sandbox_word(path)), None)
 
     def has_unreadable_file(self, with_users: bool) -> bool:
-        """Whether a file is there that cannot be read at all: it may ask for a sandbox or not."""
+        """Whether an existing file cannot be read at all: it may ask for a sandbox or not."""
         return any(_has_sandbox_word(path) is None for path in self._unusable_files(with_users))
 
     def _unusable_files(self, with_users: bool) -> list[str]:
         return [path for path in self._unusable if with_users or path != self._path]
 
     def use_folder(self, cwd: str, trusted: bool, harmless: bool) -> None:
-        """Take the settings of the project in this folder, if it is trusted, in place of those of another one."""
+        """Use the settings of the project in this folder, if it is trusted, instead of those of another one."""
         self.add_project(project_dirs(cwd) if trusted else [])
 
     def add_project(self, folders: Sequence[str]) -> Settings:
         """Read the project's settings too, the first folder's on top; only for a project that is trusted.
 
-        Those of another project, read before, are dropped; no folders drop them without more.
+        The settings of an earlier project are dropped, even if `folders` is empty.
         """
         layers = [(self._path, self._user)]
         self.doubts = list(self._user_doubts)
@@ -131,7 +131,7 @@ class Layers:
 
 
 def _has_sandbox_word(path: str) -> bool | None:
-    """Whether the word is in a file; none if it cannot be read."""
+    """Whether the word is in a file; None if it cannot be read."""
     try:
         return b"sandbox" in read_whole(path, LARGEST).lower()
     except OSError:
@@ -139,7 +139,8 @@ def _has_sandbox_word(path: str) -> bool | None:
 
 
 def _lower_limits(known: dict[str, Any], more: dict[str, Any], report: Callable[[str], None]) -> dict[str, Any]:
-    """Those of `more`, none higher than what is known: a file may lower what another one allows, not raise it."""
+    """The limits of `more`, none higher than the known ones: a file may lower limits of another file, not raise
+    them."""
     found: dict[str, Any] = {}
     for name, value in more.items():
         try:
@@ -153,7 +154,7 @@ def _lower_limits(known: dict[str, Any], more: dict[str, Any], report: Callable[
 
 
 def _doubts_of(raw: dict[str, Any], path: str) -> Iterator[str]:
-    """What in a settings file may keep permission rules from being seen."""
+    """The reasons in a settings file why permission rules may be missing."""
     rules, tools = raw.get("permissions", {}), raw.get("tools", {})
     if not isinstance(rules, dict):
         yield NO_RULES
@@ -174,7 +175,7 @@ def _doubts_of(raw: dict[str, Any], path: str) -> Iterator[str]:
 
 
 def _join_rules(one: Any, other: Any) -> Any:
-    """Permission rules of two files together: lists are put behind each other, so that no rule gets lost."""
+    """The permission rules of two files together: lists are concatenated, so that no rule gets lost."""
     if one is None or other is None:
         return one if other is None else other
     joined = dict(one)

@@ -1,8 +1,8 @@
 """`models.json`: the user's own providers and models, in pi's format.
 
-Comments and trailing commas are tolerated. The result is plain data with the names of the file, checked so far that
-`providers/custom_models` need not ask for types again. A file that is wrong counts as empty; what is wrong is kept as
-one sentence that names the field, and never stops the start.
+Comments and trailing commas are tolerated. The result is plain data with the names of the file, checked so that
+`providers/custom_models` need not check types again. An invalid file counts as empty; the error is kept as one sentence
+that names the field, and never stops the start.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class _Provider(Record, kw_only=True):
 
 
 class ModelsFile(Struct, frozen=True):
-    """What the file says, by provider id; `problem` is set when it could not be used."""
+    """The contents of the file by provider id; `problem` is set if it could not be used."""
 
     providers: dict[str, dict[str, Any]] = field(default_factory=dict)
     problem: str | None = None
@@ -81,7 +81,7 @@ def read_models_file(path: str) -> ModelsFile:
 
 
 def parse_models_file(data: bytes, path: str = "models.json") -> ModelsFile:
-    """The same, from bytes; the path is only for the message."""
+    """The same from bytes; the path is only for the message."""
     try:
         return ModelsFile(providers=_check_providers(decode_with_comments(data, may_be_blank=True)))
     except BadRecord as error:

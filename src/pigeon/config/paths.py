@@ -11,7 +11,6 @@ PROJECT_FOLDERS = (OWN_NAME, ".pi")
 
 
 def own_folder(cwd: str) -> str:
-    """The folder of a project in which Pigeon writes."""
     return os.path.join(cwd, OWN_NAME)
 
 

@@ -1,8 +1,8 @@
 """`settings.json`: the keys that Pigeon reads, with pi's names and defaults.
 
 A file that cannot be read, or a value of the wrong type, is reported and left out; it never stops the start and is
-never written back. Keys that no agent of the family knows are reported, too. What all of this means for the permission
-rules is decided in `layers.py`.
+never written back. Keys that no agent of the family knows are reported, too. `layers.py` decides what this means for
+the permission rules.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class TaskSettings(Group, kw_only=True, frozen=True):
 
 
 class ToolSettings(Group, kw_only=True, frozen=True):
-    """What is asked before tools run. Any value is kept: one that is unknown must not be taken for none."""
+    """Questions before tools run. Any value is kept: an unknown one must not count as absent."""
 
     approval_mode: Json = "yolo"
 
@@ -83,7 +83,7 @@ class McpSettings(Group, kw_only=True, frozen=True):
 
 
 class LoopGuardSettings(Group, kw_only=True, frozen=True):
-    """After how many identical tool calls in a row the model is told, and the run ends."""
+    """The number of identical tool calls in a row after which the model is warned, and the run ends."""
 
     warn: int | Absent = ABSENT
     stop: int | Absent = ABSENT
@@ -129,7 +129,7 @@ class Settings(Record, kw_only=True):
 
 
 def listed_skills(settings: Settings) -> list[str]:
-    """Where skills are besides the usual places; older files say it in an object."""
+    """The places of skills besides the usual ones; older files have them in an object."""
     skills: Json = value_or_default(settings.skills, [])
     if isinstance(skills, dict):
         skills = skills.get("customDirectories")
@@ -137,7 +137,7 @@ def listed_skills(settings: Settings) -> list[str]:
 
 
 def read_settings_file(path: str, report: Callable[[str], None]) -> dict[str, Any] | None:
-    """The object in a settings file, as it stands there: empty where there is no file, none if it cannot be used."""
+    """The object in a settings file: empty if there is no file, None if it cannot be used."""
     try:
         value = read_json(path)
     except FileNotFoundError as error:
@@ -160,7 +160,7 @@ def read_settings_file(path: str, report: Callable[[str], None]) -> dict[str, An
 def select_valid_keys(
     raw: dict[str, Any], report: Callable[[str], None], kind: type[Struct] = Settings, where: str = ""
 ) -> dict[str, Any]:
-    """The part of an object that fits, key by key; the rest is reported."""
+    """The valid part of an object, key by key; the rest is reported."""
     kept: dict[str, Any] = {}
     for key, item in raw.items():
         name = f"{where}.{key}" if where else key
@@ -184,7 +184,7 @@ def select_valid_keys(
 
 
 def keys_of(kind: type[Struct]) -> tuple[str, ...]:
-    """The keys that are read, as they are written."""
+    """The keys that are read, in their written form."""
     return kind.__struct_encode_fields__
 
 

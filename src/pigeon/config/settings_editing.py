@@ -19,7 +19,7 @@ UNSET = object()
 
 
 class UnknownSetting(UsageError):
-    """No part of the settings declares this key; `known` are those that are declared."""
+    """No part of the settings declares this key; `known` are the declared ones."""
 
     def __init__(self, key: str, known: list[str]) -> None:
         super().__init__(f"There is no setting {key}")
@@ -28,7 +28,7 @@ class UnknownSetting(UsageError):
 
 
 class SettingsFile:
-    """The settings file of the user, or of a project. `checks` find what is wrong with single settings, by key."""
+    """The settings file of the user, or of a project. `checks` find errors in single settings, by key."""
 
     def __init__(
         self, path: str, *, of_project: bool = False, checks: Mapping[str, Callable[[Json], list[str]]] | None = None
@@ -38,7 +38,7 @@ class SettingsFile:
         self._checks = checks or {}
 
     def read(self) -> dict[str, Any]:
-        """The file as it is; raises `StartupError` for one that cannot be used, which is not to be written over."""
+        """The file's content; raises `StartupError` for an unusable file, which must not be overwritten."""
         wrong: list[str] = []
         raw = read_settings_file(self.path, wrong.append)
         if raw is None:
@@ -46,7 +46,7 @@ class SettingsFile:
         return raw
 
     def problems(self) -> list[str]:
-        """What is wrong with the file and with the settings in it."""
+        """The errors of the file and of its settings."""
         wrong: list[str] = []
         raw = read_settings_file(self.path, wrong.append)
         if raw is not None:
@@ -54,11 +54,11 @@ class SettingsFile:
         return wrong
 
     def create(self) -> None:
-        """Write the file as it is, so that there is one to edit."""
+        """Write the file unchanged, so that there is one to edit."""
         self._apply_change(lambda raw: raw)
 
     def set(self, key: str, value: Json) -> None:
-        """Change one value; raises `UsageError` for a key or value that cannot be."""
+        """Change one value; raises `UsageError` for an invalid key or value."""
         require_known(key)
         top = key.partition(".")[0]
         if self._of_project and top in USERS_ONLY:
@@ -76,7 +76,7 @@ class SettingsFile:
         self._apply_change(lambda raw: _with_value(raw, key.split("."), value))
 
     def unset(self, key: str) -> bool:
-        """Take one value out of the file; false if it is not there. Raises `UnknownSetting`."""
+        """Remove one value from the file; returns False if it is missing. Raises `UnknownSetting`."""
         if value_at(self.read(), key) is UNSET:
             require_known(key)
             return False
@@ -88,7 +88,7 @@ class SettingsFile:
 
 
 def declared_settings(kind: type[Struct] = Settings, where: str = "") -> list[tuple[str, Any]]:
-    """Every setting with its default, those of groups by their whole names."""
+    """Every setting with its default; settings of groups have their full names."""
     empty = codec.to_plain(kind())
     found: list[tuple[str, Any]] = []
     for key in keys_of(kind):
@@ -99,7 +99,7 @@ def declared_settings(kind: type[Struct] = Settings, where: str = "") -> list[tu
 
 
 def default_of(key: str) -> Json:
-    """The default of a setting; of a group those of its settings."""
+    """The default of a setting; for a group, those of its settings."""
     for name, default in declared_settings():
         if name == key:
             return default
@@ -107,7 +107,7 @@ def default_of(key: str) -> Json:
 
 
 def require_known(key: str) -> None:
-    """Raise `UnknownSetting` for a key that is not declared; below a setting that is an object any key goes."""
+    """Raise `UnknownSetting` for an undeclared key; inside a setting that is an object, any key is allowed."""
     names = [name for name, _ in declared_settings()]
     parts = key.split(".")
     above = {".".join(parts[: count + 1]) for count in range(len(parts))}
@@ -117,7 +117,7 @@ def require_known(key: str) -> None:
 
 
 def value_at(raw: dict[str, Any], key: str) -> Any:
-    """The value that a key names, or `UNSET`."""
+    """The value of a key, or `UNSET`."""
     found: Any = raw
     for part in key.split("."):
         if not isinstance(found, dict) or part not in found:
@@ -127,7 +127,7 @@ def value_at(raw: dict[str, Any], key: str) -> Any:
 
 
 def with_defaults(raw: dict[str, Any]) -> dict[str, Any]:
-    """The file with the defaults of what it does not say."""
+    """The file with defaults for missing values."""
     made = dict(raw)
     for key, default in declared_settings():
         if value_at(made, key) is UNSET and default is not None:

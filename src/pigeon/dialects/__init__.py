@@ -1,4 +1,4 @@
-"""What differs between the dialects of the protocol, as projections of one stream of records.
+"""The differences between the dialects of the protocol, as projections of one stream of records.
 
-No other package asks which dialect is spoken.
+No other package checks which dialect is in use.
 """

@@ -41,9 +41,9 @@ _T = TypeVar("_T")
 
 
 class OutputLine(Struct):
-    """One line of output in pieces, which are never joined here; `apart` asks for a write call of its own.
+    """One line of output in pieces, which are never joined here; `apart` requests a separate write call.
 
-    `record` is what an event was sent as, for hosts that want some types only; a line without is always sent.
+    `record` is the type of an event, for hosts that only want some types; a line without it is always sent.
     """
 
     pieces: tuple[bytes, ...]
@@ -68,7 +68,6 @@ class Dialect:
         self._snapshot: Snapshot | None = None
 
     def greeting(self) -> list[OutputLine]:
-        """The lines that are sent before all others; here none."""
         return []
 
     def to_lines(self, event: Outbound) -> list[OutputLine]:
@@ -82,7 +81,7 @@ class Dialect:
         return [OutputLine((encode(record),), isinstance(record, _APART), record) for record in self.to_records(event)]
 
     def to_records(self, event: Outbound) -> Iterable[Record]:
-        """All rows about events other than `message_update`."""
+        """The rows about events other than `message_update`."""
         if isinstance(event, MessageStart):
             return (self.convert_message_start(event),)
         if isinstance(event, (CompactionStart, CompactionEnd)):
@@ -161,29 +160,29 @@ class Dialect:
 
 
 def plain_answer(response: Response) -> list[OutputLine]:
-    """A response as the protocol has it."""
+    """A response in the form of the protocol."""
     return [OutputLine((encode(response),))]
 
 
 def with_member(line: OutputLine, member: bytes) -> OutputLine:
-    """The same record with one more member, encoded already, at its end."""
+    """The same record with one more encoded member at its end."""
     *before, last = line.pieces
     return OutputLine((*before, last[:-1] + b"," + member + b"}"), line.apart, line.record)
 
 
 def with_data(line: OutputLine, pieces: list[bytes]) -> OutputLine:
-    """An answer with its data, encoded already; the pieces are not joined."""
+    """An answer with its encoded data; the pieces are not joined."""
     *before, last = line.pieces
     return OutputLine((*before, last[:-1] + b',"data":', *pieces, b"}"), line.apart, line.record)
 
 
 def with_sequence_number(line: OutputLine, number: int) -> OutputLine:
-    """The same event with its place in the order of events."""
+    """The same event with its sequence number."""
     return with_member(line, b'"seq":%d' % number)
 
 
 def kind_of(record: Record | None) -> str:
-    """The type of an event; empty for what is always sent: dialogs, calls, and how prompts ended."""
+    """The type of an event; empty for records that are always sent: dialogs, calls, and the ends of prompts."""
     return str(record.__struct_config__.tag) if isinstance(record, Event) and not record.always_sent else ""
 
 
@@ -198,5 +197,5 @@ def to_older_event(event: CompactionStart | CompactionEnd) -> Record:
 
 
 def without_id(response: Response) -> Response:
-    """The same answer, uncorrelated."""
+    """The same answer without its id."""
     return replace(response, id=ABSENT)

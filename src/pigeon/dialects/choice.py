@@ -1,4 +1,4 @@
-"""Which dialect to speak: the one asked for, else by the name of the program, else by a flag that only one family has.
+"""Which dialect to use: the requested one, else by the name of the program, else by a flag that only one family has.
 
 This is the registry of the dialects: a new one is imported in `_dialect_class_of` and named in `wire/answers.py`.
 """
@@ -20,7 +20,7 @@ _TRUE = ("1", "true", "yes", "on")
 def choose_dialect_name(asked: str | None, called: str, arguments: Sequence[str], variables: Mapping[str, str]) -> str:
     """The name of the dialect; raises `UsageError` for an unknown name.
 
-    `called` is the agent of the family whose name the program was called by, if it was.
+    `called` is the agent of the family under whose name the program was called, if any.
     """
     name = asked or variables.get("PIGEON_DIALECT") or called or _find_flag_name(arguments) or "pi"
     if name not in NAMES:
@@ -33,13 +33,13 @@ def _find_flag_name(arguments: Sequence[str]) -> str | None:
 
 
 def make_dialect(name: str, version: str, variables: Mapping[str, str]) -> Dialect:
-    """The dialect itself; only the one that is spoken is imported."""
+    """The dialect itself; only the chosen one is imported."""
     emit_title = variables.get("PI_RPC_EMIT_TITLE", "").strip().lower() in _TRUE
     return _dialect_class_of(name)(version, emit_title)
 
 
 def switch_dialect(dialect: Dialect, name: str, deltas: bool) -> Dialect:
-    """Another dialect for the same host, without any state of the one before."""
+    """Another dialect for the same host, without any state of the previous one."""
     return _dialect_class_of(name)(dialect.version, dialect.emit_title, deltas)
 
 

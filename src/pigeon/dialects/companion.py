@@ -44,11 +44,11 @@ class Companion(OhMyPi):
         return super().to_records(event) if isinstance(event, _SENT) else ()
 
     def to_answer_lines(self, response: Response) -> list[OutputLine]:
-        """Row: responses: none, a failure becomes an `error` event."""
+        """Row: responses. None are sent; a failure becomes an `error` event."""
         if response.success or isinstance(response.error, Absent):
             return []
         return [OutputLine((encode(ErrorEvent(error=response.error)),))]
 
     def to_unknown_command_lines(self, response: Response) -> list[OutputLine]:
-        """Row: unknown command: ignored."""
+        """Row: the response to an unknown command. None is sent."""
         return []

@@ -1,8 +1,8 @@
 """`omp`: oh-my-pi. A ready line, an acknowledgement before a refusal, one `agent_end`, a result for each prompt.
 
 `OhMyPi` has what the whole family shares, `xcsh` and `companion` included. Its clients count one `agent_end` per
-accepted prompt. So what follows a run by itself (a retry, a compaction, the run after it) is reported between one
-`agent_start` and one `agent_end`. `Omp` adds what its newest clients wait for.
+accepted prompt. So everything that follows a run automatically (a retry, a compaction, the next run) is reported
+between one `agent_start` and one `agent_end`. `Omp` adds the records that its newest clients wait for.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class OhMyPi(Dialect):
         return [OutputLine((encode(Ready()),))]
 
     def to_records(self, event: Outbound) -> Iterable[Record]:
-        """Row: run end, sent once, when nothing more happens by itself."""
+        """Row: the end of a run, sent once, when nothing follows automatically."""
         if isinstance(event, AgentStart):
             begun, self._begun = self._begun, True
             return () if begun else (event,)
@@ -95,7 +95,7 @@ class OhMyPi(Dialect):
 
 
 def is_attributed(accepted: Accepted) -> bool:
-    """True if the answer tells more than what became of the message, because the host has asked for it."""
+    """True if the answer has more members than the disposition, because the host requested them."""
     return not (isinstance(accepted.run_id, Absent) and isinstance(accepted.client_message_id, Absent))
 
 
@@ -120,7 +120,7 @@ class Omp(OhMyPi):
         return lines
 
     def to_records(self, event: Outbound) -> Iterable[Record]:
-        """Rows: how each prompt ended, then that nothing follows; the slash commands."""
+        """Rows: the end of each prompt, then that nothing follows; the slash commands."""
         if isinstance(event, (AgentStart, SessionSettled)):
             self._settled = isinstance(event, SessionSettled)
         return super().to_records(event)
@@ -153,8 +153,8 @@ class Omp(OhMyPi):
         return (AgentEnd(messages=messages, is_terminal=True, yielded=True),)
 
     def to_answer_lines(self, response: Response) -> list[OutputLine]:
-        """Rows: an accepted prompt gets a result later, unless its answer says that no run follows; `get_entries` after
-        an entry that is not there."""
+        """Rows: an accepted prompt gets a result later, unless its answer tells that no run follows; `get_entries`
+        after a missing entry."""
         if isinstance(response.data, Accepted) and response.data.disposition == "started":
             self._settled = False
         if response.command == "get_entries" and isinstance(response.error, str):

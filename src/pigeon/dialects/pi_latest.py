@@ -60,5 +60,4 @@ class PiLatest(Dialect):
         return (MessageStart(message=event.message), MessageEnd(message=event.message))
 
     def convert_compaction(self, event: CompactionStart | CompactionEnd) -> Iterable[Record]:
-        """Row: compaction events under their newer name."""
         return (event,)

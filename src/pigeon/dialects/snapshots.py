@@ -1,7 +1,7 @@
 """The message so far, for clients that expect it in every `message_update`.
 
 A snapshot is never encoded from scratch: each block keeps its encoded text, a delta is escaped once and appended, and a
-snapshot is the concatenation of what is there. So the work per delta is one copy of bytes, whatever came before.
+snapshot is the concatenation of these texts. So the work per delta is one copy of bytes, whatever came before.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class _GrowingCall:
     def pieces(self) -> tuple[bytes | bytearray, ...]:
         if self._final is not None:
             return (self._final,)
-        if not self._arguments.prefix.startswith(b"{"):  # nothing yet, or no object: hosts may count on one
+        if not self._arguments.prefix.startswith(b"{"):  # nothing yet, or not an object: hosts may expect one
             return self._head, b"{}}"
         return self._head, self._arguments.prefix, self._arguments.suffix, b"}"
 
@@ -69,7 +69,7 @@ class Snapshot:
         self.encoded_usage = encode(message.usage)
 
     def apply(self, update: MessageUpdate) -> bytes:
-        """Take one update in; returns the encoded event without its closing brace."""
+        """Apply one update; returns the encoded event without its closing brace."""
         if update.usage is not self._usage:
             self._reprice(update.usage)
         event = update.assistant_message_event

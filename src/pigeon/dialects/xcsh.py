@@ -1,4 +1,4 @@
-"""`xcsh`: as omp, with its version in the ready line, no titles, and steering that waits for the turn."""
+"""`xcsh`: like omp, with its version in the ready line, no titles, and steering that waits for the turn."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Xcsh(OhMyPi):
         return [OutputLine((encode(Ready(version=self.version)),))]
 
     def to_records(self, event: Outbound) -> Iterable[Record]:
-        """Like the base class, but with `setTitle` requests only where they were asked for."""
+        """Like the base class, but with `setTitle` requests only if they were requested."""
         if isinstance(event, SetTitleRequest) and not self.emit_title:
             return ()
         return super().to_records(event)

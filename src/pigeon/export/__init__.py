@@ -1,1 +1,2 @@
-"""A conversation as one HTML page: self-contained, readable, and with nothing in it that can run."""
+"""A conversation for others: one self-contained HTML page, parts of it for live views, or a trajectory for trainers of
+models."""

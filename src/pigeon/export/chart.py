@@ -17,7 +17,7 @@ _WIDTH, _HEIGHT, _LEFT, _TOP, _BOTTOM = 340, 150, 8, 22, 18
 
 
 class Spent(Struct):
-    """What answers used: tokens that were new to the model, those from its cache, those that it wrote, and dollars."""
+    """The usage of answers: new tokens, tokens from the cache, tokens written to it, and dollars."""
 
     new: float = 0
     cached: float = 0
@@ -40,7 +40,7 @@ def spent_of(usage: Usage) -> Spent:
 
 
 def chart_html(answers: Sequence[Spent]) -> str:
-    """Both pictures and the table; empty for fewer than two answers, which need no picture."""
+    """Both pictures and the table; empty for fewer than two answers."""
     if len(answers) < 2:
         return ""
     bars = _group_answers(answers, MOST_BARS)
@@ -118,7 +118,7 @@ def _cost_line_svg(bars: Sequence[Spent], total: float) -> str:
 
 
 def _to_sane_figure(figure: float) -> float:
-    """A figure that can be added and drawn, whatever a session says."""
+    """A figure that can be added and drawn, whatever the session contains."""
     return min(1e12, max(0.0, figure))
 
 

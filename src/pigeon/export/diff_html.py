@@ -2,7 +2,7 @@
 
 Which of the two is decided by the style sheet alone. A stretch of changed lines is a grid in which removed lines have
 the left column and added lines the right one; on a narrow screen it has one column, so that they follow each other.
-Unchanged lines stand there twice, and the second copy is only shown side by side. Numbers of lines are attributes, so
+Unchanged lines are there twice, and the second copy is only shown side by side. Numbers of lines are attributes, so
 that they are neither copied nor found.
 """
 
@@ -26,7 +26,7 @@ _LISTED = re.compile(r"([ +-]) *(\d{1,9}) ?(.*)", re.DOTALL)
 
 
 class DiffLine(Struct, frozen=True):
-    """One line; `sign` is `+`, `-`, a space, or `@` for a place where lines are left out."""
+    """One line; `sign` is `+`, `-`, a space, or `@` for omitted lines."""
 
     sign: str
     text: str
@@ -35,7 +35,7 @@ class DiffLine(Struct, frozen=True):
 
 
 def lines_of_patch(patch: str) -> list[DiffLine]:
-    """The lines of a unified diff of one file; empty if it is none."""
+    """The lines of a unified diff of one file; empty if it is not one."""
     lines: list[DiffLine] = []
     old = new = 0
     for text in patch.split("\n"):
@@ -57,7 +57,7 @@ def lines_of_patch(patch: str) -> list[DiffLine]:
 
 
 def lines_of_listing(listing: str) -> list[DiffLine]:
-    """The lines of a listing as the edit tool gives it: a sign, the number of the line, and the line."""
+    """The lines of a listing of the edit tool: a sign, the number of the line, and the line."""
     lines = []
     shift = 0
     for text in listing.split("\n"):
@@ -74,7 +74,7 @@ def lines_of_listing(listing: str) -> list[DiffLine]:
 
 
 def lines_of_change(old: str, new: str) -> list[DiffLine]:
-    """What was to be replaced by what, without the lines that both begin or end with."""
+    """The replaced and the new lines, without those that both begin or end with."""
     before, after = old.split("\n"), new.split("\n")
     start = _common_prefix_length(before, after)
     end = _common_prefix_length(before[start:][::-1], after[start:][::-1])
@@ -89,9 +89,9 @@ def lines_of_change(old: str, new: str) -> list[DiffLine]:
 
 
 def diff_html(lines: list[DiffLine], may_spend: Callable[[int], bool] = lambda amount: True) -> str:
-    """The change as an element of the page; a very long one is cut, and says so.
+    """The change as an element of the page; a very long one is cut, with a note.
 
-    `may_spend` is asked before lines are compared word by word, with their length.
+    `may_spend` is called with the length of lines before they are compared word by word.
     """
     parts = list(_stretches_html(lines[:MOST_LINES], may_spend))
     if len(lines) > MOST_LINES:
@@ -125,7 +125,7 @@ def _unchanged_line_html(line: DiffLine) -> str:
 
 
 def _changed_lines_html(lines: list[DiffLine], may_spend: Callable[[int], bool]) -> Iterator[str]:
-    """Removed lines, then added ones; the words that differ are marked where a line has one that takes its place."""
+    """Removed lines, then added ones; differing words are marked if a line has a replacement."""
     gone = [line for line in lines if line.sign == "-"]
     come = [line for line in lines if line.sign == "+"]
     old, new = [escape_html(line.text) for line in gone], [escape_html(line.text) for line in come]
@@ -143,7 +143,7 @@ def _changed_lines_html(lines: list[DiffLine], may_spend: Callable[[int], bool])
 
 
 def _mark_differences(old: str, new: str) -> tuple[str, str] | None:
-    """Both lines with what differs marked; none if they have too little in common for that to help."""
+    """Both lines with their differences marked; None if they have too little in common for that to help."""
     if len(old) + len(new) > LONGEST_COMPARED:
         return None
     before, after = _words(to_plain_text(old)), _words(to_plain_text(new))

@@ -1,7 +1,7 @@
 """Each entry of a conversation as a piece of HTML, for a page and for whatever else shows conversations.
 
-`entry_html`, `answer_html` and `call_html` (in `tool_html.py`) make complete elements that need nothing around them but
-the style sheet of `style.py`; what they show is escaped or cleaned. `conversation_html` puts results to their calls.
+`entry_html`, `answer_html` and `call_html` (in `tool_html.py`) make complete elements that only need the style sheet of
+`style.py`; all contents are escaped or cleaned. `conversation_html` combines results with their calls.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def conversation_html(
     labels: Mapping[str, str],
     previous: MessageEntry | None = None,
 ) -> Iterator[tuple[int, str]]:
-    """The entries of one branch, oldest first, each with its number; results stand with their calls.
+    """The entries of one branch, oldest first, each with its number; results are shown with their calls.
 
     `labels` are the bookmarks by the id of their entry, `previous` is the message before the first one. Entries are
     read one at a time and forgotten: a session may be larger than what should be in memory.
@@ -86,7 +86,8 @@ def conversation_html(
 def _pop_results(
     message: AssistantMessage, ahead: deque[tuple[int, Item]], rest: Iterator[tuple[int, Item]]
 ) -> dict[str, ToolResultMessage]:
-    """The results of this answer's calls, taken out of what follows it up to the next answer: ids may come again."""
+    """The results of this answer's calls, removed from the entries up to the next answer, because ids may occur
+    again."""
     called = {block.id for block in message.content if isinstance(block, ToolCall)}
     results: dict[str, ToolResultMessage] = {}
     waiting = list(ahead)
@@ -107,7 +108,7 @@ def _pop_results(
 
 
 def entry_html(item: Item, formatter: TextFormatter, anchor: str = "", label: str = "") -> str:
-    """One entry, empty if it says nothing; of an answer without its results (see `answer_html`)."""
+    """One entry, empty if it has no content; an answer comes without its results (see `answer_html`)."""
     if isinstance(item, dict):
         return _unknown_html(item, formatter, anchor)
     if isinstance(item, MessageEntry):
@@ -133,7 +134,7 @@ def answer_html(
     label: str = "",
     again: bool = False,
 ) -> str:
-    """An answer of the model with the cards of its calls; `again`, without a head, if it goes on with the last one."""
+    """An answer of the model with the cards of its calls; with `again`, it continues the last one and has no head."""
     parts = []
     for block in message.content:
         if isinstance(block, TextContent):
@@ -155,7 +156,7 @@ def answer_html(
 
 
 def _failure_html(text: str) -> str:
-    """What went wrong: the sentence of a server that answered with JSON, and below it all that it sent."""
+    """The text of a failure: the sentence of a server that answered with JSON, and below it the full answer."""
     found = re.search(r"\{.*\}", text, re.DOTALL) if len(text) <= _LONGEST_FAILURE else None
     try:
         sent = None if found is None else codec.decode(found[0].encode())
@@ -242,7 +243,7 @@ def _summary_html(
 
 
 def _tools_html(message: SystemMessage) -> str:
-    """Which tools the model has from here on."""
+    """The tools that the model has from here on."""
     added = value_or_default(message.tools_added, [])
     names = [f"+ {tool.name}" for tool in added] + [
         f"- {tool.name}" for tool in value_or_default(message.tools_removed, [])
@@ -258,7 +259,7 @@ def _tools_html(message: SystemMessage) -> str:
 
 
 def _unknown_html(item: dict[str, Any], formatter: TextFormatter, anchor: str) -> str:
-    """An entry of unknown form is shown as it stands in the file."""
+    """An entry of unknown form is shown as in the file."""
     kind = escape_html(str(item.get("type", "entry")))
     code = formatter.format_code(json_text(item), "json")
     body = f'<details><summary>as kept</summary><div class="inner"><pre>{code}</pre></div></details>'

@@ -13,8 +13,8 @@ from pigeon.system.shell.terminal_text import remove_sequences
 
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
-# Characters that change the direction of the text around them, and those that nothing is seen of: of the latter, prose
-# needs some (to join letters and emoji); in names they may stand between letters that know them.
+# Characters that change the direction of surrounding text, and invisible ones. Prose needs some of the latter (to join
+# letters and emoji); in names they are kept between letters of scripts that use them.
 _TURNING = re.compile("[\u202a-\u202e\u2066-\u2069]")
 _UNSEEN = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164"
@@ -24,15 +24,15 @@ _UNSEEN = re.compile(
 
 
 def to_plain_text(text: str) -> str:
-    """The text as it can be shown: line ends are LF, no terminal sequences, no control characters, and none that turn
-    the order of others around: `exe.txt` must not be shown for `txt.exe`."""
+    """The text as it can be shown: line ends are LF, without terminal sequences, control characters, and characters
+    that reverse the order of others: `exe.txt` must not appear as `txt.exe`."""
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
     return _TURNING.sub(_code_point_label, _UNPRINTABLE.sub("\ufffd", remove_sequences(text)))
 
 
 def name_html(text: str) -> str:
-    """A name, a path or a command, escaped, with everything in it that is not seen shown by its number."""
+    """A name, a path or a command, escaped, with every invisible character shown by its number."""
     return escape_html(_UNSEEN.sub(_code_point_label, text))
 
 
@@ -47,7 +47,7 @@ def escape_html(text: str) -> str:
 
 
 def moment_of(milliseconds: int) -> str:
-    """ISO 8601 from epoch milliseconds; empty for a figure that is no time."""
+    """ISO 8601 from epoch milliseconds; empty for an invalid time."""
     try:
         return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat() if milliseconds > 0 else ""
     except (ValueError, OverflowError, OSError):
@@ -55,7 +55,7 @@ def moment_of(milliseconds: int) -> str:
 
 
 def moment_html(iso: str, short: bool = False) -> str:
-    """A time of day with its date, in UTC; nothing where there is none. The `short` form keeps the date for a tip."""
+    """A time of day with its date, in UTC; empty if there is none. The `short` form moves the date to a tooltip."""
     try:
         moment = datetime.fromisoformat(iso)
         moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 LONGEST_CODE = 40_000
 LONGEST_LINE = 1_000
 MOST_SECONDS = 0.5
-# The lexers that are used, each with the file names and endings that belong to it.
+# The lexers in use, each with its file names and endings.
 # fmt: off
 _ENDINGS = {
     "bash": "sh bash zsh .bashrc .profile .zshrc", "c": "c h", "cpp": "cc cpp cxx hh hpp", "csharp": "cs",
@@ -37,7 +37,7 @@ _OTHER_NAMES = {
     "ts": "typescript", "yml": "yaml", "zsh": "bash", "kt": "kotlin", "cs": "csharp", "jsx": "javascript",
     "tsx": "typescript",
 }
-# What a kind of token is shown as; a kind that is not listed is shown as the kind that it belongs to.
+# The class of a kind of token; a kind that is not listed gets that of its parent.
 _CLASSES = {
     "Token.Keyword": "k", "Token.Keyword.Constant": "n", "Token.Operator.Word": "k", "Token.Name.Tag": "k",
     "Token.Literal.String": "s", "Token.Literal.Number": "n", "Token.Literal": "n", "Token.Comment": "c",
@@ -67,7 +67,7 @@ def language_of(path: str) -> str:
 
 @lru_cache(maxsize=256)
 def highlight_code(text: str, language: str) -> str | None:
-    """The text as HTML; none where it is to be shown plain."""
+    """The text as HTML; None if it is to be shown plain."""
     text = to_plain_text(text)
     if language not in _ENDINGS or len(text) > LONGEST_CODE or max(map(len, text.split("\n"))) > LONGEST_LINE:
         return None

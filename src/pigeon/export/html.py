@@ -1,8 +1,8 @@
 """The page of a session, made piece by piece, and the file it is written to.
 
 The page loads nothing and runs nothing: its content security policy allows one style sheet, by its hash, and images
-that are inside the page. What comes first is the conversation; what is known about the session is folded away, and the
-list of prompts and branches stands beside the conversation where the screen is wide enough.
+that are inside the page. The conversation comes first; details of the session are folded, and the list of prompts and
+branches is beside the conversation if the screen is wide enough.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _VIEWS = {"view-folded": "Folded", "view-open": "Everything open", "view-talk": 
 
 
 class SessionPage:
-    """One session as a page: `title` is what it is called, `pieces` is the page itself.
+    """One session as a page: `title` is its title, `pieces` returns the page itself.
 
     `lines` are all entries in the order of the file, `active` the ids of the active branch, oldest first.
     """
@@ -131,7 +131,7 @@ class SessionPage:
         )
 
     def _contents_html(self) -> Iterator[str]:
-        """What the user asked, the bookmarks and the other branches, as links; and what the reader may switch."""
+        """The user's prompts, the bookmarks and the other branches, as links; and the switches for readers."""
         found, active = self._found, self._branches[0]
         yield (
             '<nav class="side" aria-label="Contents"><label class="opens" for="contents">Contents</label>'
@@ -187,7 +187,7 @@ class SessionPage:
 
 
 class _Found(Struct):
-    """What the head of the page needs of the entries; nothing here is longer than a line."""
+    """The data of the entries for the head of the page; nothing here is longer than a line."""
 
     prompts: dict[int, str] = field(default_factory=dict)
     labels: dict[str, str] = field(default_factory=dict)
@@ -226,7 +226,7 @@ def _note_entry(found: _Found, number: int, entry: Entry) -> None:
 
 
 def _list_html(title: str, rows: Iterable[str], kind: str = "ul") -> Iterator[str]:
-    """A list of links under a heading; nothing where there are none."""
+    """A list of links under a heading; nothing if there are none."""
     empty = True
     for row in rows:
         if empty:
@@ -243,13 +243,14 @@ def _link_html(anchor: str, text: str, mark: str = "") -> str:
 
 
 def to_one_line(text: str) -> str:
-    """The beginning of a text; signs of markdown that mean bold or code are left out."""
+    """The beginning of a text; markdown's marks for bold and code are removed."""
     line = " ".join(to_plain_text(text[: LONGEST_TITLE * 8]).replace("**", "").replace("`", "").split())
     return line if len(line) <= LONGEST_TITLE else line[:LONGEST_TITLE] + "…"
 
 
 def _switches_html() -> str:
-    """What the style sheet asks; they stand before all that they decide about, and their labels in the contents."""
+    """The switches that the style sheet reads; they come before everything they control, and their labels are in the
+    contents."""
     views = "".join(
         f'<input type="radio" class="toggle" name="view" id="{id}"{" checked" if id == "view-folded" else ""}>'
         for id in _VIEWS

@@ -1,4 +1,4 @@
-"""Parts of a conversation for programs that show it while it goes on: some entries, one text, what a search finds.
+"""Parts of a conversation for programs that show it live: some entries, one text, search results.
 
 They are made by the same code as exported pages, and need nothing around them but the style sheet.
 """
@@ -48,9 +48,9 @@ def pieces_of(
     labels: Iterable[Line],
     previous: Line | None,
 ) -> list[HtmlPiece]:
-    """Entries in a row, of which the first is the one with the number `start`; `previous` is the message before it.
+    """Consecutive entries from the number `start` on; `previous` is the message before them.
 
-    So many of them as `settled` says will not change any more.
+    The first `settled` ones will not change any more.
     """
     before = None if previous is None else previous.read()
     items = ((start + at, line.read() or line.plain()) for at, line in enumerate(lines))
@@ -64,7 +64,7 @@ def pieces_of(
 
 
 def add_sources(pieces: Iterable[HtmlPiece], lines: Iterable[Line]) -> list[HtmlPiece]:
-    """The pieces, those of messages with what was written: the texts, without thinking and calls."""
+    """The pieces; those of messages include their source: the texts, without thinking and calls."""
     by_id = {line.id: line for line in lines}
     return [replace(piece, markdown=_markdown_of(by_id[piece.entry_id].read())) for piece in pieces]
 
@@ -80,7 +80,7 @@ def _markdown_of(entry: Entry | None) -> str | Absent:
 
 
 def find_unsettled_index(lines: Sequence[Line]) -> int:
-    """The place of the last answer, if it has a call without a result; else that behind the last entry."""
+    """The index of the last answer, if it has a call without a result; else that after the last entry."""
     done: set[str] = set()
     for at in range(len(lines) - 1, -1, -1):
         if lines[at].role not in ("assistant", "toolResult"):
@@ -96,7 +96,7 @@ def find_unsettled_index(lines: Sequence[Line]) -> int:
 
 
 def text_html(asked: RenderHtml, formatter: TextFormatter) -> str:
-    """What a program wants to have shown."""
+    """A text of a program as HTML."""
     if not isinstance(asked.markdown, Absent):
         return formatter.format_prose(asked.markdown)
     if not isinstance(asked.diff, Absent):
@@ -108,7 +108,7 @@ def text_html(asked: RenderHtml, formatter: TextFormatter) -> str:
 
 
 def find_entries_with_text(lines: Sequence[Line], text: str, most: int) -> tuple[list[FoundText], bool]:
-    """The entries that have a text in them, newest first, and whether there are more of them."""
+    """The entries that contain a text, newest first, and whether there are more."""
     wanted = text.casefold()
     found: list[FoundText] = []
     for at in range(len(lines) - 1, -1, -1):

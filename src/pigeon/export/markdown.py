@@ -1,7 +1,7 @@
 """Texts as HTML that holds formatting, coloured code and links, and nothing else.
 
-Two defences stand one behind the other: the renderer has HTML switched off, and its output is cleaned against a list of
-allowed tags and attributes. Images become links, so that opening a page causes no request.
+There are two lines of defence: the renderer has HTML switched off, and its output is cleaned against a list of allowed
+tags and attributes. Images become links, so that opening a page causes no request.
 
 `TextFormatter` also bounds what one page costs: formatting takes a hundred times as long as copying, and a session may
 have tens of thousands of texts.
@@ -33,20 +33,20 @@ TAGS = {
 }  # fmt: skip
 ATTRIBUTES = {"a": {"href", "title"}, "code": {"data-language"}, "ol": {"start"}, "span": {"class"}}
 SCHEMES = {"http", "https", "mailto"}
-# What may be shown as the language of a block of code.
+# The allowed form of a code block's language.
 _LANGUAGE_NAME = r"[A-Za-z][\w.+#-]{0,23}"
-# What a text must have for markdown to change anything but its paragraphs.
-# Blanks other than space and line feed count as such for Python, and not always for markdown.
+# A text without any of these is not changed by markdown, except for its paragraphs. Blanks other than space and line
+# feed count as such for Python, and not always for markdown.
 _MARKUP = re.compile(r"[*_`\[\]<>#|~\\&]|[^\S \n\t]|^[ \t]*(?:[-+=>]|\d{1,9}[.)])|^ {0,3}(?: |\t)|[ \\]$", re.MULTILINE)
 
 
 class TextFormatter:
-    """Prose, code and output of commands as HTML; one for each page, or for each conversation that is shown live."""
+    """Prose, code and command output as HTML; one for each page, or for each conversation that is shown live."""
 
     def __init__(
         self, mask: Callable[[str], str] = str, most_prose: int = MOST_PROSE, most_code: int = MOST_CODE
     ) -> None:
-        """`mask` takes keys out of output whose colours may hide them; all other texts come masked."""
+        """`mask` masks keys in output whose colours may hide them; all other texts are masked already."""
         self._mask = mask
         self._prose_left = most_prose
         self._code_left = most_code
@@ -54,7 +54,7 @@ class TextFormatter:
         """How many texts were shown as they are, because the page had cost enough."""
 
     def format_prose(self, text: str, keep_lines: bool = False) -> str:
-        """Formats Markdown as HTML; with `keep_lines` each line stays one, as people expect of what they typed."""
+        """Format Markdown as HTML; with `keep_lines` each line stays one, as people expect of their own input."""
         text = to_plain_text(text)
         if _MARKUP.search(text) is None and text.strip():
             return _paragraphs_html(text, keep_lines)
@@ -83,7 +83,7 @@ class TextFormatter:
         return True
 
     def format_output(self, text: str) -> str:
-        """The inside of a `pre`: what a command printed."""
+        """The inside of a `pre` for the output of a command."""
         return terminal_html(text, self._mask)
 
 
@@ -109,7 +109,7 @@ def _sanitize_html(made: str) -> str:
 
 
 def _render_markdown(text: str, keep_lines: bool, formatter: TextFormatter) -> str | None:
-    """None where the renderer would leave out everything, or what is nested too deep."""
+    """The HTML, or None if the renderer would leave out everything, or if the text is nested too deep."""
     renderer = _make_renderer(keep_lines)
     env: dict[str, Any] = {"formatter": formatter}
     tokens = renderer.parse(text, env)
@@ -119,7 +119,7 @@ def _render_markdown(text: str, keep_lines: bool, formatter: TextFormatter) -> s
 
 
 def _filter_attribute(tag: str, name: str, value: str) -> str | None:
-    """A link into the project's folder leads nowhere from the page, so only its text stays."""
+    """A link into the project's folder leads nowhere from the page, so only its text is kept."""
     if name == "href":
         return value if value.partition(":")[0].lower() in SCHEMES else None
     if name == "data-language":

@@ -1,4 +1,4 @@
-"""Sessions as pages and trajectories: between the lines of a session and what renders them.
+"""Sessions as pages and trajectories: connects the lines of a session with the renderers.
 
 The host's `export_html` and the option `--export` write their pages here, so both name and place them alike.
 """
@@ -30,7 +30,7 @@ Mask = Callable[[bytes], bytes]
 
 
 class NothingSaid(StartupError):
-    """There is nothing in a session to export."""
+    """A session has nothing to export."""
 
 
 class PageWriter:
@@ -47,7 +47,7 @@ class PageWriter:
         self._mask_shapes = mask_shapes
 
     def write_page(self, asked: str, file: str, every: list[bytes], branch: list[bytes]) -> str:
-        """Write the page of a session and return its path as it was asked for.
+        """Write the page of a session and return its path as requested.
 
         Without a path its name is that of the session's file, as hosts of the family expect. Runs in a thread: so it
         gets raw lines, because the records behind them belong to the event loop.
@@ -94,7 +94,8 @@ class PageWriter:
     def render_pieces(
         self, start: int, window: list[bytes], labels: list[bytes], previous: bytes | None, running: bool, source: bool
     ) -> tuple[list[HtmlPiece], int]:
-        """Entries in a row as HTML, and how many of them will not change any more; runs in a thread, like `write`."""
+        """Consecutive entries as HTML, and how many of them will not change any more; runs in a thread, like
+        `write`."""
         from pigeon.export.live import add_sources, find_unsettled_index, pieces_of
 
         lines = self._parse_and_mask_lines(window)
@@ -112,7 +113,7 @@ class PageWriter:
         return text_html(masked, self._make_formatter())
 
     def find_text(self, branch: list[bytes], text: str, most: int) -> tuple[list[FoundText], bool]:
-        """Where a text stands, newest first, and whether there are more such places; runs in a thread."""
+        """The places of a text, newest first, and whether there are more; runs in a thread."""
         from pigeon.export.live import find_entries_with_text
 
         return find_entries_with_text(self._parse_and_mask_lines(branch), text, most)
@@ -124,7 +125,7 @@ class PageWriter:
         return list_branches(self._parse_and_mask_lines(every), branch)
 
     def list_changes(self, branch: list[bytes], cwd: str, path: str | None, as_html: bool) -> list[ChangedFile]:
-        """What the tools of a branch have changed in files; runs in a thread."""
+        """The changes of a branch's tools to files; runs in a thread."""
         from pigeon.export.session_changes import FileNames, changed_files, find_file_entries
 
         lines = [line for line in map(line_from_bytes, branch) if line is not None]
@@ -159,7 +160,7 @@ class PageWriter:
     def _mask_lines(self, lines: list[EntryLine]) -> Iterator[EntryLine]:
         """The lines without secrets, before they are rendered: tags that colour a text would stand inside of them.
 
-        Many lines are looked at together, and only those that have something in them one by one.
+        Many lines are searched together, and only those with a match one by one.
         """
         for batch in _batches(lines):
             together = b"\n".join([line.raw for line in batch])
@@ -189,7 +190,7 @@ class PageWriter:
 def _trajectory_of(
     lines: list[EntryLine], branch: list[str], header: dict[str, Any], path: str
 ) -> dict[str, Any] | None:
-    """The document, with its images in a folder beside its `path`; none if nothing was said."""
+    """The document, with its images in a folder beside its `path`; None if the session has no messages."""
     from pigeon import __version__
     from pigeon.export.trajectory import Trajectory, TrajectoryAgent, final_metrics
 

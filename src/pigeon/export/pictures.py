@@ -1,6 +1,6 @@
 """Pictures as data inside the page.
 
-What a session says about an image is not trusted: only bytes that begin like PNG, JPEG, GIF or WebP are shown.
+The declared type of an image is not trusted: only bytes that begin like PNG, JPEG, GIF or WebP are shown.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _BEGINNINGS = ((b"\x89PNG\r\n\x1a\n", "png"), (b"\xff\xd8\xff", "jpeg"), (b"GIF8
 
 
 def picture_html(image: ImageContent) -> str:
-    """The picture, if its bytes are of a kind that cannot hold a program; else a line that says what is missing."""
+    """The picture, if its bytes are of a type that cannot contain a program; else a line that names what is missing."""
     try:
         data = base64.b64decode("".join(image.data.split()), validate=True)
     except (binascii.Error, ValueError):

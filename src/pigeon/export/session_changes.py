@@ -1,9 +1,9 @@
-"""What a session has changed in files: the changes that its tools made, put together file by file.
+"""The changes of a session to files: those of its tools, combined file by file.
 
-Each result of an edit shows some lines before and after it, and a write is a whole file. Put together, they say what a
-file was before the first change and what it is after the last one, as far as lines are known of it: a `_Stretch` is a
-run of such lines, and what lies between stretches is unchanged. Reading a whole file makes all of it known. Where a
-change does not fit what came before, something else has changed the file meanwhile, and a new diff begins.
+Each result of an edit shows some lines before and after it, and a write is a whole file. Combined, they show a file
+before the first change and after the last one, as far as its lines are known: a `_Stretch` is a range of such lines,
+and everything between stretches is unchanged. Reading a whole file makes all of it known. Where a change does not fit
+what came before, something else has changed the file meanwhile, and a new diff begins.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ class FileNames(Struct, frozen=True):
     home: str
 
     def name_of(self, path: str) -> str:
-        """The name of a file as a call has it, whatever way it was written."""
+        """The name of a file in a call, however its path was written."""
         place = absolute_path(path, self.cwd, self.home)
         inside = self.cwd.rstrip("/") + "/"
         return place.removeprefix(inside) if place.startswith(inside) else place
 
 
 class _Step(Struct):
-    """A call that was carried out, with the entries of the answer that made it and of its result."""
+    """A successful call, with the entries of its answer and of its result."""
 
     entry_id: str
     call: ToolCall
@@ -49,7 +49,7 @@ class _Step(Struct):
 
 
 class _Stretch(Struct, frozen=True):
-    """Lines of a file as they were and as they are, and where these begin, counted from 0."""
+    """Lines of a file before and after, and where they begin, counted from 0."""
 
     old_start: int
     old: list[str]
@@ -58,18 +58,18 @@ class _Stretch(Struct, frozen=True):
 
     @property
     def end(self) -> int:
-        """The place behind it in the file as it is."""
+        """The position after it in the current file."""
         return self.new_start + len(self.new)
 
     def shift_down(self, by: int) -> _Stretch:
-        """The same further down in the file as it is."""
+        """The same stretch further down in the current file."""
         return _Stretch(self.old_start, self.old, self.new_start + by, self.new)
 
 
 class _Comparison(Struct):
     """Changes in a row of which each fits the one before; `whole` if the only stretch is the whole file.
 
-    `loose` are lines of a change that does not say where it was made: nothing can be put to it.
+    `loose` are lines of a change with an unknown place, to which nothing can be added.
     """
 
     stretches: list[_Stretch] = field(default_factory=list)
@@ -77,7 +77,7 @@ class _Comparison(Struct):
     loose: str = ""
 
     def set_known_text(self, lines: list[str]) -> None:
-        """The whole file is known as it is; kept if it fits."""
+        """Set the known text of the whole file; kept if it fits."""
         old: list[str] = []
         place = 0
         for one in self.stretches:
@@ -89,21 +89,21 @@ class _Comparison(Struct):
         self.whole = True
 
     def replace_all(self, lines: list[str]) -> bool:
-        """The whole file is replaced; false if it is not known what stood there."""
+        """Replace the whole file; returns False if its previous text is unknown."""
         if not self.whole:
             return False
         self.stretches = [_Stretch(0, self.stretches[0].old, 0, lines)]
         return True
 
     def replace_lines(self, lines: list[DiffLine]) -> bool:
-        """Lines are replaced; false, and nothing is changed, if they are not what is known to stand there."""
+        """Replace lines; returns False, without changes, if they differ from the known ones there."""
         stretches = self.stretches
         shift = 0
         for group in _groups(lines):
             gone = [line.text for line in group if line.sign != "+"]
             come = [line.text for line in group if line.sign != "-"]
             first = group[0]
-            # Places are those in the file with the groups before this one in place.
+            # Places refer to the file with the groups before this one applied.
             at = (int(first.new) if first.new else int(first.old) + shift) - 1
             shift += len(come) - len(gone)
             made = (
@@ -125,7 +125,7 @@ class _Comparison(Struct):
 
 
 class _FileHistory(Struct):
-    """One file: what was changed in it, and its text where it was read as a whole since the last change."""
+    """One file: its changes, and its text if it was read as a whole since the last change."""
 
     name: str
     comparisons: list[_Comparison] = field(default_factory=list)
@@ -153,7 +153,7 @@ class _FileHistory(Struct):
         self.entry_id, self.seen = step.entry_id, None
 
     def diffs(self) -> list[str]:
-        """What was changed, oldest first; without what was changed back."""
+        """The changes, oldest first, without those that were undone."""
         head = f"--- {self.name}\n+++ {self.name}\n"
         return [head + patch for patch in (one.to_patch() for one in self.comparisons) if patch]
 
@@ -182,7 +182,7 @@ class _FileHistory(Struct):
 
 
 def find_file_entries(lines: Iterable[Line], names: FileNames) -> set[str]:
-    """The ids of the answers and results in which files are changed, or read that are changed elsewhere."""
+    """The ids of answers and results that change files, or read files that are changed elsewhere."""
     places: dict[str, set[str]] = {}
     changed: set[str] = set()
     for step, name in _named_steps(lines, names):
@@ -197,7 +197,7 @@ def changed_files(
 ) -> list[ChangedFile]:
     """The files that a branch has changed, by name, those outside of the folder last.
 
-    One that is `wanted` comes alone and with its diffs, which are HTML if there is a `formatter`.
+    A `wanted` file is returned alone with its diffs, which are HTML if there is a `formatter`.
     """
     made = []
     only = None if wanted is None else names.name_of(wanted)
@@ -246,7 +246,7 @@ def _named_steps(lines: Iterable[Line], names: FileNames) -> Iterator[tuple[_Ste
 
 
 def _replace_lines(stretches: list[_Stretch], at: int, gone: list[str], come: list[str]) -> list[_Stretch] | None:
-    """The stretches with lines replaced from the place `at`; none if other lines are known to stand there."""
+    """The stretches with lines replaced at a place; None if other lines are known to be there."""
     end = at + len(gone)
     before = [one for one in stretches if one.end < at]
     touched = [one for one in stretches if one.end >= at and one.new_start <= end]
@@ -254,7 +254,7 @@ def _replace_lines(stretches: list[_Stretch], at: int, gone: list[str], come: li
     old: list[str] = []
     now: list[str] = []
     for one in touched:
-        # Between two stretches the lines that are replaced say what stands there, and so stood there.
+        # Between two stretches, the replaced lines show what was there before.
         between = gone[max(0, place - at) : max(0, one.new_start - at)]
         old += between + one.old
         now += between + one.new
@@ -271,7 +271,7 @@ def _replace_lines(stretches: list[_Stretch], at: int, gone: list[str], come: li
 
 
 def _groups(lines: list[DiffLine]) -> Iterator[list[DiffLine]]:
-    """Lines in a row, without the marks between them."""
+    """Consecutive lines, without the marks between them."""
     group: list[DiffLine] = []
     for line in lines:
         if line.sign != "@":
@@ -284,7 +284,7 @@ def _groups(lines: list[DiffLine]) -> Iterator[list[DiffLine]]:
 
 
 def _loose_patch(lines: list[DiffLine]) -> str:
-    """A change without places as hunks that begin with the first line."""
+    """A change without a place, as hunks that begin with the first line."""
     parts = []
     for group in _groups(lines):
         old, new = sum(line.sign != "+" for line in group), sum(line.sign != "-" for line in group)

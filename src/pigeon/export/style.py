@@ -1,7 +1,7 @@
 """The style sheet of conversations: light and dark, wide and narrow screens, paper.
 
-There is no script, so what a reader can switch is done here: `details` fold, and the radio buttons and the checkbox at
-the top of a page (`view-*`, `contents`) decide about what follows them. (`:has()` could ask them from anywhere, but
+There is no script, so switches for readers are implemented here: `details` fold, and the radio buttons and the checkbox
+at the top of a page (`view-*`, `contents`) decide about what follows them. (`:has()` could ask them from anywhere, but
 a browser then takes several times as long to open a large page.) The page allows the sheet by its hash.
 """
 
@@ -20,7 +20,7 @@ _DARK = """color-scheme: dark; --page: #15181b; --side: #1b1f23; --text: #e3e6e9
   --add: #14301d; --add-word: #23603a; --del: #381b1b; --del-word: #7a2d2d;
   --k: #d79bf0; --s: #8fd19e; --n: #8ab8ff; --c: #8b959f; --f: #a9b6ff; --t: #f0b27a; --b: #7fd3da; --d: #e0c170;
   --cached: #3f5876; --new: #6ea3e8; --out: #e5a44b;"""
-# As the reader's system has it. A page with a script may choose by `data-theme` on its root.
+# By default the reader's system decides. A page with a script may set `data-theme` on its root.
 COLOURS = f"""
 :root {{ {_LIGHT} }}
 @media screen and (prefers-color-scheme: dark) {{ :root:not([data-theme="light"]) {{ {_DARK} }} }}
@@ -250,10 +250,10 @@ def _terminal_rules() -> str:
 
 _ENTRIES = _TALK + _CARDS + _terminal_rules() + _TERMINAL_STYLES + _NARROW
 CSS = COLOURS + _PAGE + _LISTS + _SIDE + _ENTRIES + _SWITCHES
-# For entries on another page than ours.
+# For entries on other pages than ours.
 CONVERSATION_CSS = COLOURS + _CHOSEN_DARK + _LISTS + _ENTRIES
 
 
 def style_hash() -> str:
-    """The sheet as a content security policy names it."""
+    """The hash of the sheet for a content security policy."""
     return "sha256-" + base64.b64encode(hashlib.sha256(CSS.encode()).digest()).decode("ascii")

@@ -1,4 +1,4 @@
-"""The output of commands as a terminal shows it: colours in spans, everything else of escape sequences left out."""
+"""The output of commands as a terminal shows it: colours in spans, all other escape sequences removed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _COLOURS = (
 
 
 def terminal_html(text: str, mask: Callable[[str], str] = str) -> str:
-    """The output with its colours; one in which a colour stands inside of a key is shown masked and plain."""
+    """The output with its colours; if a colour code splits a key, it is shown masked and plain."""
     text = apply_overwrites(text)
     if "\x1b" not in text or text.count("\x1b[") > MOST_COLOUR_CHANGES:
         return escape_html(text)
@@ -45,7 +45,8 @@ def _coloured_spans(text: str) -> Iterator[str]:
 
 
 def _apply_codes(classes: dict[str, str], codes: str) -> None:
-    """Change what follows: `classes` has the colour of the text (`fg`), that behind it (`bg`) and styles by name."""
+    """Change the style of the following text: `classes` has its colour (`fg`), its background (`bg`) and styles by
+    name."""
     numbers = [int(code[:6] or 0) for code in re.split("[;:]", codes)]
     while numbers:
         number = numbers.pop(0)
@@ -71,7 +72,8 @@ def _set_colour(classes: dict[str, str], place: str, colour: int) -> None:
 
 
 def _pop_nearest_colour(numbers: list[int]) -> int | None:
-    """Removes the figures of a colour of 256 or of millions from the list; returns the nearest of the sixteen."""
+    """Remove the numbers of a 256-colour or true-colour code from the list; returns the nearest of the sixteen
+    colours."""
     kind = numbers.pop(0) if numbers else 0
     if kind == 5 and numbers:
         number = numbers.pop(0)

@@ -1,8 +1,8 @@
-"""Tool calls with their results as cards: a line that says what was done, and below it what can be opened.
+"""Tool calls with their results as cards: a line about the call, and details below it that can be opened.
 
 Which card a tool gets follows from its kind: the change or the file that was written, the file that was read, the
-terminal, the plan; the card of any other tool shows its arguments by name and its result. What is missing or of an
-unexpected kind is shown in that general way, so that nothing a session says is left out.
+terminal, the plan; the card of any other tool shows its arguments by name and its result. Missing or unexpected values
+fall back to that general card, so that nothing of a session is left out.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _OLD_TEXTS = ("oldText", "old_string", "old_str", "oldString")
 _NEW_TEXTS = ("newText", "new_string", "new_str", "newString")
 _TELLING = ("command", *_PATHS, "pattern", "query", "url")
 _SUCCESS = ("Successfully wrote", "Successfully replaced", "Successfully edited", "(no output)")
-# What the read tool says below the lines, if there are more of them.
+# The read tool's note below the lines, if there are more of them.
 _READ_NOTE = re.compile(r"\n\n(\[(?:Showing lines|\d+ more lines|Line \d+ is)[^\n]{0,400}\])\s*\Z")
 _TODO = re.compile(r"\[([ >x-])\] (.*)")
 _STATES = {
@@ -53,7 +53,7 @@ _STATES = {
 
 
 class Card(Struct):
-    """What is known of a call: `body` is HTML; `shown` are the arguments that need not be shown any more."""
+    """The parts of a card: `body` is HTML; `shown` are the arguments that it already shows."""
 
     gist: str
     body: str = ""
@@ -64,7 +64,7 @@ class Card(Struct):
 
 
 def call_html(call: ToolCall, result: ToolResultMessage | None, formatter: TextFormatter) -> str:
-    """The card of a call, without a page around it; `result` is none while there is none yet."""
+    """The card of a call, without a page around it; `result` is None until there is one."""
     return card_html(call.name, call.arguments, result, formatter, _error_of(call), call.id)
 
 
@@ -76,7 +76,7 @@ def card_html(
     error: str = "",
     id: str = "",
 ) -> str:
-    """The same for a result whose call is not known; `id` is that of the call."""
+    """The same for a result whose call is unknown; `id` is that of the call."""
     facts = facts_of_recorded(name)
     make = _CARDS.get(facts.kind, _general_card) if facts.subject or facts.kind == "plan" else _general_card
     card = make(arguments, result, formatter) or _general_card(arguments, result, formatter)
@@ -113,7 +113,7 @@ def shell_html(message: BashExecutionMessage, formatter: TextFormatter) -> str:
 
 
 def blocks_html(blocks: str | list[UserBlock], kind: str = "") -> str:
-    """Text as it was, and pictures."""
+    """Texts unchanged, and pictures."""
     if isinstance(blocks, str):
         return f"<pre{kind}>{escape_html(blocks)}</pre>" if blocks else ""
     parts = []
@@ -126,19 +126,19 @@ def blocks_html(blocks: str | list[UserBlock], kind: str = "") -> str:
 
 
 def path_in(arguments: dict[str, Any]) -> str:
-    """The file that a call is about, under any of its usual names; empty if there is none."""
+    """The file of a call, under any of its usual argument names; empty if there is none."""
     return _first_value(arguments, _PATHS)
 
 
 def whole_text_of_read(arguments: dict[str, Any], result: ToolResultMessage) -> str | None:
-    """What a call of `read` has shown, if that is the whole file."""
+    """The text that a call of `read` has shown, if that is the whole file."""
     text = _text_of_result(result)
     part = result.is_error or arguments.get("offset") or arguments.get("limit") or _READ_NOTE.search(text)
     return None if part or len(result.content) != 1 else text
 
 
 def json_text(value: Any) -> str:
-    """A value as JSON, indented; whatever cannot be printed as JSON is printed as Python has it."""
+    """A value as indented JSON; values that are not JSON are printed as Python does."""
     import msgspec
 
     try:
@@ -277,7 +277,7 @@ def _numbered_code_html(text: str, first: int, language: str, formatter: TextFor
 
 
 def lines_of_result(result: ToolResultMessage | None) -> list[DiffLine]:
-    """The lines that a tool says it has changed, none if it says nothing of the kind."""
+    """The changed lines that a tool reports, or an empty list."""
     details = result.details if result is not None and isinstance(result.details, dict) else {}
     patch, listing = details.get("patch"), details.get("diff")
     lines = lines_of_patch(patch) if isinstance(patch, str) else []
@@ -287,7 +287,7 @@ def lines_of_result(result: ToolResultMessage | None) -> list[DiffLine]:
 
 
 def lines_of_edit(arguments: dict[str, Any]) -> list[DiffLine]:
-    """The lines that a call of an edit wants to be replaced, without their numbers."""
+    """The lines that an edit call wants to replace, without their numbers."""
     edits = arguments.get("edits")
     listed = [edit for edit in edits if isinstance(edit, dict)] if isinstance(edits, list) else []
     lines: list[DiffLine] = []
@@ -314,7 +314,7 @@ def _plan_item_html(status: str, text: str) -> str:
 
 
 def _plain_result_html(result: ToolResultMessage | None, formatter: TextFormatter | None = None) -> str:
-    """The result as it is; an object or a list as coloured JSON."""
+    """The result unchanged; an object or a list as coloured JSON."""
     if result is None:
         return ""
     text = _text_of_result(result)
@@ -324,7 +324,7 @@ def _plain_result_html(result: ToolResultMessage | None, formatter: TextFormatte
 
 
 def _result_html(result: ToolResultMessage | None) -> str:
-    """The result of a tool whose work is shown, unless it only says that it was done."""
+    """The result of a tool whose work is shown already, unless it only reports success."""
     if result is not None and not result.is_error and _text_of_result(result).startswith(_SUCCESS):
         return _pictures_html(result)
     return _plain_result_html(result)
@@ -336,7 +336,7 @@ def _pictures_html(result: ToolResultMessage | None) -> str:
 
 
 def _arguments_html(arguments: dict[str, Any], formatter: TextFormatter) -> str:
-    """Short values as a list; texts stand for themselves, since that is how they are read; the rest is JSON."""
+    """Short values as a list; texts in full, since people read them; the rest as JSON."""
     short, long = [], []
     for name, value in arguments.items():
         text = value if isinstance(value, str) else json_text(value)
@@ -350,7 +350,7 @@ def _arguments_html(arguments: dict[str, Any], formatter: TextFormatter) -> str:
 
 
 def _main_argument(arguments: dict[str, Any]) -> str:
-    """The argument that says most, on one line."""
+    """The most informative argument, on one line."""
     return _to_one_line(
         _first_value(arguments, _TELLING) or next((v for v in arguments.values() if isinstance(v, str)), "")
     )

@@ -1,9 +1,9 @@
 """A session as a trajectory: ATIF, version 1.7, the form that Harbor and trainers of models read.
 
-Each step is what a user, the model or the system said, in the order of one branch; results of tools stand with the
-answer that called them. Behind a compaction the model sees the summary and what was kept: the summary is a step of the
-system, and the kept steps follow it once more, marked as copied context and without metrics, so that nothing is counted
-or learned twice.
+Each step is what a user, the model or the system said, in the order of one branch; results of tools belong to the
+answer that called them. After a compaction the model sees the summary and the kept messages: the summary is a step of
+the system, and the kept steps follow it once more, marked as copied context and without metrics, so that nothing is
+counted or learned twice.
 """
 
 from __future__ import annotations
@@ -46,22 +46,22 @@ NOTES = (
 )
 _IMAGE_ENDINGS = {"image/jpeg": "jpg", "image/png": "png", "image/gif": "gif", "image/webp": "webp"}
 Step = dict[str, Any]
-# Keeps an image and returns where it is; none if it is not kept.
+# Stores an image and returns its path; None if it is not stored.
 KeepImage = Callable[[str, bytes], str | None]
 
 
 class TrajectoryAgent(Struct, frozen=True):
-    """What made a session: the program with its version."""
+    """The program that made a session, with its version."""
 
     name: str
     version: str
 
 
 class Trajectory:
-    """The trajectory of one branch, put together entry by entry."""
+    """The trajectory of one branch, built entry by entry."""
 
     def __init__(self, keep_image: KeepImage) -> None:
-        """`keep_image` is given a name with an ending and the bytes of each image."""
+        """`keep_image` is called with a file name and the bytes of each image."""
         self._keep_image = keep_image
         self._steps: list[Step] = []
         self._places: dict[str, int] = {}
@@ -71,7 +71,7 @@ class Trajectory:
         self._images = 0
 
     def add(self, entry: Entry) -> None:
-        """Take in the next entry of the branch."""
+        """Add the next entry of the branch."""
         if isinstance(entry, MessageEntry):
             self._add_message(entry.message, entry)
         elif isinstance(entry, CustomMessageEntry):
@@ -93,7 +93,7 @@ class Trajectory:
         totals: Mapping[str, Any],
         extra: Mapping[str, Any],
     ) -> dict[str, Any]:
-        """The whole; `totals` are the final metrics."""
+        """The whole document; `totals` are the final metrics."""
         for number, step in enumerate(self._steps, 1):
             step["step_id"] = number
         described: dict[str, Any] = {"name": agent.name, "version": agent.version}
@@ -147,7 +147,7 @@ class Trajectory:
         self._add_step(entry, {"source": source, "message": self._to_parts(content)}, extra)
 
     def _add_shell_step(self, message: BashExecutionMessage, entry: MessageEntry) -> None:
-        """A command of the person at the host."""
+        """Add a shell command of the person at the host."""
         extra = {"kind": "bash", "exit_code": value_or_default(message.exit_code, None), "cancelled": message.cancelled}
         if value_or_default(message.exclude_from_context, False):
             extra["left_out_of_context"] = True
@@ -198,7 +198,7 @@ class Trajectory:
         result["extra"] = {key: value for key, value in extra.items() if value is not None}
         place = self._calls.get(message.tool_call_id)
         if place is None:
-            # The answer that called it is not part of this branch.
+            # The answer with the call is not part of this branch.
             del result["source_call_id"]
             self._add_step(entry, {"source": "system", "message": "", "observation": {"results": [result]}}, {})
             return
@@ -214,7 +214,7 @@ class Trajectory:
         self._add_text_step("system", entry.summary, entry, **extra)
         copies = {at: len(self._steps) + number for number, at in enumerate(kept)}
         self._steps.extend([_mark_copied(self._steps[at]) for at in kept])
-        # What comes later and speaks of a kept entry means its copy.
+        # Later references to a kept entry mean its copy.
         self._places = {id: copies.get(at, at) for id, at in self._places.items()}
 
     def _apply_edit(self, entry: ContextEdit) -> None:
@@ -224,7 +224,7 @@ class Trajectory:
             self._steps[place].setdefault("extra", {})[changed] = True
 
     def _add_tokens(self, entry: CustomEntry) -> None:
-        """The token ids of an answer that was taken in before."""
+        """Add the token ids of an earlier answer."""
         data = entry.data if isinstance(entry.data, dict) else {}
         place = self._places.get(str(data.get("messageId")))
         if place is None:
@@ -245,7 +245,7 @@ class Trajectory:
         self._steps.append(made)
 
     def _to_parts(self, content: str | list[UserBlock]) -> str | list[dict[str, Any]]:
-        """Text as it is; with images a list of parts, in which each image is a file."""
+        """Text unchanged; with images a list of parts, in which each image is a file."""
         if isinstance(content, str) or not any(isinstance(block, ImageContent) for block in content):
             return text_of(content)
         return [self._to_part(block) for block in content]
@@ -267,7 +267,7 @@ class Trajectory:
 
 
 def final_metrics(entries: Iterable[Usage]) -> dict[str, Any]:
-    """The sums of everything that was billed."""
+    """The sums of all billed usage."""
     used = list(entries)
     return {
         "total_prompt_tokens": sum(map(_prompt_tokens, used)),
@@ -285,7 +285,7 @@ def _record_of_call(call: ToolCall) -> dict[str, Any]:
 
 
 def _mark_copied(step: Step) -> Step:
-    """A step that the model is shown again."""
+    """Mark a step that the model sees again."""
     return {key: value for key, value in step.items() if key not in ("metrics",)} | {"is_copied_context": True}
 
 

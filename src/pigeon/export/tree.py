@@ -18,7 +18,7 @@ _SILENT = frozenset(
 
 
 class Line(Protocol):
-    """An entry of a session as it is known before it is read."""
+    """An entry of a session before it is read."""
 
     type: str
     id: str
@@ -26,7 +26,7 @@ class Line(Protocol):
     role: str
 
     def read(self) -> Entry | None:
-        """The record, not kept; none for a form that is not known."""
+        """The record, not kept; None for an unknown form."""
         ...
 
     def plain(self) -> Any:
@@ -35,8 +35,8 @@ class Line(Protocol):
 
 
 class BranchRow(Struct):
-    """A row of entries by their numbers; `leaves` is the entry that it leaves from, none for one with a start of its
-    own. `number` is 0 for the active branch."""
+    """A row of entries by their numbers; `leaves` is the entry that it leaves from, None for one with its own root.
+    `number` is 0 for the active branch."""
 
     number: int
     leaves: int | None
@@ -44,15 +44,15 @@ class BranchRow(Struct):
 
 
 def branches_of(lines: Sequence[Line], active_ids: Sequence[str]) -> list[BranchRow]:
-    """The active branch first, then the others in the order in which they began; those that say nothing are left out.
+    """The active branch first, then the others in the order in which they began; those without content are left out.
 
-    An entry that hangs on none before it begins a branch, whatever a broken file says.
+    An entry without an earlier parent begins a branch, even in a broken file.
     """
     by_id = {line.id: number for number, line in enumerate(lines)}
     active = BranchRow(0, None, [by_id[id] for id in active_ids if id in by_id])
     branch_of: dict[int, BranchRow] = dict.fromkeys(active.entries, active)
     branches = [active]
-    # For each entry the one at or above it that has a place of its own on the page.
+    # For each entry, the nearest one at or above it that has its own place on the page.
     places: list[int | None] = []
     for number, line in enumerate(lines):
         above = by_id.get(line.parent_id) if line.parent_id is not None else None
@@ -73,7 +73,7 @@ def branches_of(lines: Sequence[Line], active_ids: Sequence[str]) -> list[Branch
 
 
 def _has_place(line: Line) -> bool:
-    """A result stands with its call."""
+    """True for entries with their own place; a result is shown with its call."""
     return _is_shown(line) and line.role != "toolResult"
 
 

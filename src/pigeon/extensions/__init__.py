@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pigeon.extensions.public.provider import Think as Think
     from pigeon.extensions.public.results import *  # noqa: F403
 
-# Of these modules every class is exported, so a new event or result is declared there and nowhere else.
+# Every class of these modules is exported, so a new event or result is declared only there.
 _RECORDS = ("events", "results")
 _CLASSES = {
     "api": "Extension Flag",
@@ -45,7 +45,7 @@ def __getattr__(name: str) -> Any:
 
 
 def _list_exports() -> dict[str, str]:
-    """The names that extensions import, each with its module."""
+    """The names that extensions import, with their modules."""
     exported = {name: f"{__name__}.public.{home}" for home, names in _CLASSES.items() for name in names.split()}
     for record in _RECORDS:
         module = import_module(f"{__name__}.public.{record}")

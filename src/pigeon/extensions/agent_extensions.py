@@ -27,7 +27,7 @@ FOREIGN = (
 
 
 class ExtensionOptions(Struct, frozen=True, kw_only=True):
-    """The extensions that options name, whether there are others, and the options that only extensions know."""
+    """The extensions that options name, whether others are loaded, and the options that only extensions know."""
 
     named: tuple[str, ...] = ()
     only_named: bool = False
@@ -35,7 +35,7 @@ class ExtensionOptions(Struct, frozen=True, kw_only=True):
 
 
 class AgentExtensions:
-    """Loads extensions in the two steps that trust asks for; `runner` is none as long as there is nothing to load."""
+    """Loads extensions in the two steps that trust requires; `runner` is None while there is nothing to load."""
 
     def __init__(
         self,
@@ -57,10 +57,12 @@ class AgentExtensions:
         self._foreign: list[str] = []
 
     async def load_users(self, listed: Sequence[str], packages: Json) -> None:
-        """Those named on the command line, those in the user's folder, and those that the user's settings list.
+        """Load the extensions named on the command line, those in the user's folder, and those listed in the user's
+        settings.
 
-        Raises `StartupError` if one of the first does not load: what was asked for may be what guards the agent. Those
-        of other agents, with all their packages, are only named in a notice: clients of those agents bring them along.
+        Raises `StartupError` if one of the first kind fails to load, because it may be meant to guard the agent.
+        Extensions of other agents, with all their packages, are only named in a notice: clients of those agents bring
+        them along.
         """
         failed = await self._load(find_named_sources(self._options.named, self._cwd, self._home))
         if failed:
@@ -70,7 +72,7 @@ class AgentExtensions:
             self._foreign.extend(_package_names(packages))
 
     async def load_project(self, folders: Sequence[str]) -> None:
-        """Those of a project, from its folders; only for one that is trusted."""
+        """Load the extensions in a project's folders; only for a trusted project."""
         if not self._options.only_named:
             await self._load(project_sources(folders))
         if self._foreign:
@@ -79,16 +81,16 @@ class AgentExtensions:
             self._reports.show_info(FOREIGN.format(", ".join([*found[:MOST_NAMED], *more])))
 
     async def vote_on_trust(self, cwd: str) -> Trust | None:
-        """What the extensions that are loaded say of the trust in a folder."""
+        """The vote of the loaded extensions on trusting a folder."""
         return None if self.runner is None else await self.runner.ask_project_trust(cwd)
 
     async def close(self) -> None:
-        """Extensions run in threads of their own, which must not outlive a start that failed."""
+        """Close the extensions, whose threads must not outlive a failed start."""
         if self.runner is not None:
             await self.runner.close()
 
     async def _load(self, sources: list[Source]) -> dict[str, str]:
-        """Load these; those that failed, with the reason."""
+        """Load extensions; returns those that failed, with the reason."""
         self._foreign.extend(source.path for source in sources if source.is_foreign)
         sources = [source for source in sources if not source.is_foreign]
         if not sources:
@@ -107,25 +109,25 @@ class AgentExtensions:
 
 
 def _package_names(packages: Json) -> list[str]:
-    """What a settings file of another agent wants installed: names, or records that have one."""
+    """The packages in a settings file of another agent: names, or records that have one."""
     listed = packages if isinstance(packages, list) else []
     names = [item.get("source") if isinstance(item, dict) else item for item in listed]
     return [name for name in names if isinstance(name, str)]
 
 
 class ExtensionProviders:
-    """Puts providers of extensions into the registry, and into the gateway if they answer by themselves."""
+    """Adds providers of extensions to the registry, and to the gateway if they are not HTTP services."""
 
     def __init__(self, registry: ModelRegistry, gateway: Gateway) -> None:
         self._registry = registry
         self._gateway = gateway
 
     def add(self, name: str, entry: Mapping[str, Any], provider: ModelProvider | None) -> None:
-        """A provider in the form of `models.json`."""
+        """Add a provider in the form of `models.json`."""
         self._registry.put_entry(name, entry)
         if provider is not None:
             self._gateway.add(name, lambda: provider)
 
     def remove(self, name: str) -> None:
-        """Forget a provider that was added."""
+        """Remove a provider that was added."""
         self._registry.put_entry(name, None)

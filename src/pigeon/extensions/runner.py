@@ -1,4 +1,4 @@
-"""The extensions of one agent: loaded, bound to its session, asked, told, and let go at the end."""
+"""The extensions of one agent: loaded, bound to its session, called, notified, and released at the end."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ CLOSE_SECONDS = 1.0
 class Runner:
     """All extensions of one agent; a session is built with their `hooks`, their `gate` and their `contributions`.
 
-    Made on the session's loop. Loading comes first, then `trust`, then the session is built and `bind` is called. What
-    goes wrong is posted as `extension_error`, from the first load on.
+    Made on the session's loop. Loading comes first, then `trust`, then the session is built and `bind` is called.
+    Failures are posted as `extension_error`, from the first load on.
     """
 
     def __init__(
@@ -51,11 +51,11 @@ class Runner:
         self._closed = False
 
     async def load(self, sources: Sequence[Source]) -> dict[str, str]:
-        """Load extensions; one that fails is reported, left out and returned by its path with the reason."""
+        """Load extensions; a failing one is reported, left out and returned by its path with the reason."""
         return await self._loader.load(sources)
 
     async def ask_project_trust(self, cwd: str) -> Trust | None:
-        """The first answer of an extension from outside the project; asked before anything of the project is read."""
+        """The first answer of an extension from outside the project; called before anything of the project is read."""
         found: list[Trust] = []
 
         def on_answer(answer: Answer) -> bool:
@@ -68,20 +68,20 @@ class Runner:
         return found[0] if found else None
 
     def use_folder(self, cwd: str, trusted: bool, harmless: bool) -> None:
-        """The conversation is in another folder, or that was decided about: for `ctx.project_trusted`."""
+        """Note the conversation's new folder, or a decision about it, for `ctx.project_trusted`."""
         self._binding.set_trusted(trusted)
 
     def known_flags(self) -> dict[str, bool]:
-        """Names of the options that extensions understand, without dashes, and whether they take a value."""
+        """The names of the options that extensions understand, without dashes, and whether they take a value."""
         flags = (flag for loaded in self._dispatcher.extensions for flag in loaded.extension.registered.flags.values())
         return {flag.name: not isinstance(flag.default, bool) for flag in flags}
 
     def bind(self, port: SessionPort, dialogs: Dialogs) -> None:
-        """There is a session: from here on extensions can act."""
+        """Connect the session: from here on extensions can act."""
         self._binding.bind(port, dialogs)
 
     def forward(self, event: Outbound) -> None:
-        """An event of the session, for the extensions that listen; returns at once."""
+        """Forward an event of the session to the extensions that listen; returns at once."""
         self._forwarding.forward(event)
 
     async def close(self) -> None:

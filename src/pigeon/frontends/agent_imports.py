@@ -66,7 +66,7 @@ def packages_of_agents() -> list[str]:
 
 
 def _prepare_records() -> None:
-    """What msgspec works out about a record when it meets it first is kept with its class, and so shared."""
+    """msgspec analyses a record when it first meets it and keeps the result with its class, which forks then share."""
     found: list[type] = [msgspec.Struct]
     for record in found:
         found += record.__subclasses__()

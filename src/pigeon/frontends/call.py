@@ -1,6 +1,6 @@
-"""One call of the program as front ends get it: the parsed options of an agent, or a command with its words.
+"""One call of the program as front ends receive it: the parsed options of an agent, or a command with its words.
 
-A command is declared once, here: help pages and the completions of shells are made from the declarations. `cli` parses.
+A command is declared once, here; help pages and shell completions are made from the declarations. `cli` parses.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from msgspec import Struct
 from pigeon.app.options import AgentOptions
 from pigeon.system.environment import Environment
 
-# (names, metavar, help). A metavar that ends in "..." may be given several times, one in brackets may be left out, and
-# without one the option is a switch. Help that is empty hides the option.
+# (names, metavar, help). A metavar ending in "..." may be given several times, one in brackets may be omitted, and an
+# empty one makes the option a switch. An empty help text hides the option.
 Row = tuple[str, str, str]
 HELP: Row = ("--help -h", "", "show this help")
 JSON: Row = ("--json", "", "print JSON instead of text")
@@ -23,10 +23,10 @@ JSON: Row = ("--json", "", "print JSON instead of text")
 class CommandLine(Struct, frozen=True, kw_only=True):
     """One call of the program: how it was called, what it shall do, and the options of its agent.
 
-    `literal` are those of the messages that stand behind `--`: they are text, whatever they begin with. `unknown` are
-    options that are not in the table; `known` are those that are. `parse_again` parses the same words once it is known
-    which options extensions have, and whether with a value. `own_options` returns the options of the agent with their
-    values but those named, to start another process of it.
+    `literal` are the messages behind `--`, which are text whatever they begin with. `unknown` are options that are not
+    in the table; `known` are those that are. `parse_again` parses the same words once the options of extensions, and
+    whether they take a value, are known. `own_options` returns the options of the agent with their values, except for
+    those named, to start another process of it.
     """
 
     program: str
@@ -58,7 +58,7 @@ class CommandLine(Struct, frozen=True, kw_only=True):
 
 
 class Action(Struct, frozen=True):
-    """One thing that a command can do. Arguments in brackets may be left out; `...` takes all words that follow."""
+    """One thing that a command can do. Arguments in brackets may be left out; `...` takes all remaining words."""
 
     name: str
     arguments: tuple[str, ...]
@@ -78,7 +78,7 @@ class CommandCall(Struct, frozen=True):
     parse_agent: Callable[[Sequence[str]], CommandLine]
 
     def word_at(self, index: int) -> str:
-        """A word that may have been left out; empty then."""
+        """The word at an index, or an empty string if it was left out."""
         return self.words[index] if index < len(self.words) else ""
 
     def has_option(self, option: str) -> bool:
@@ -86,9 +86,9 @@ class CommandCall(Struct, frozen=True):
 
 
 class CommandDeclaration(Struct, frozen=True, kw_only=True):
-    """A command: its name, what it does, and how it is called. The first action is the one that needs no name.
+    """A command: its name, what it does, and how it is called. The first action needs no name.
 
-    `examples` are calls with what they do; `notes` end its help page.
+    `examples` are calls with descriptions; `notes` end the help page.
     """
 
     name: str
@@ -101,5 +101,5 @@ class CommandDeclaration(Struct, frozen=True, kw_only=True):
 
     @property
     def rows(self) -> list[Row]:
-        """Its options, with the one that every command has."""
+        """Its options, and `--help`, which every command has."""
         return [*self.options, HELP]

@@ -1,8 +1,8 @@
-"""`--verbose` and `--trace FILE`: what one process does, told on stderr and written to a file.
+"""`--verbose` and `--trace FILE`: what one process does, printed on stderr and written to a file.
 
 A trace is a file of JSON lines that only its owner can read. It has every line of the protocol (`in` and `out`) and
 every exchange with a model server (`request`, `response`, `received`, `failed`, `dropped`), each with the time. Keys
-are masked, and a trace has a largest size. It is for people; `--record` keeps what is needed to play a run again.
+are masked, and the size of a trace is limited. It is for people; `--record` keeps what is needed to play a run again.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LONGEST_ENTRY = 4 * 1024 * 1024
 
 
 class TraceFile:
-    """The file of one trace; what was in it is replaced. A disk that fails ends the trace and nothing else."""
+    """The file of one trace, which replaces an earlier one. A disk failure ends the trace and nothing else."""
 
     def __init__(self, path: str, largest: int = LARGEST_TRACE) -> None:
         self._log = PrivateLog(
@@ -67,7 +67,7 @@ class Observer:
 
     @property
     def line_tracer(self) -> Callable[[str, bytes], None] | None:
-        """What is to be called with each line of the protocol, and `in` or `out`; none without a trace."""
+        """The function to call with `in` or `out` and each line of the protocol, or None without a trace."""
         return None if self._trace is None else self._trace_line
 
     def _trace_line(self, direction: str, line: bytes) -> None:
@@ -93,13 +93,12 @@ class Observer:
         return number
 
     def on_response_started(self, number: int, status: int, headers: Mapping[str, str]) -> None:
-        """The head of the answer has come."""
         self._print_verbose(f"answered with status {status} after {self._elapsed_text(number)}")
         if self._trace is not None:
             self._trace.write_entry("response", exchange=number, status=status, headers=self._masked_headers(headers))
 
     def on_body_piece(self, number: int, piece: bytes | None) -> None:
-        """A piece of the body has come, or its end."""
+        """A piece of the body; None at its end."""
         self._sizes[number] = self._sizes.get(number, 0) + len(piece or b"")
         if piece is None:
             self._print_verbose(
@@ -111,14 +110,14 @@ class Observer:
                 self._trace.write_entry("received", exchange=number, text=text)
 
     def on_exchange_failed(self, number: int, error: Exception) -> None:
-        """There is no answer, or it breaks off."""
+        """There is no response, or it broke off."""
         text = self._redactor.mask_text(f"{type(error).__name__}: {error}")
         self._print_verbose(f"no answer after {self._elapsed_text(number)}: {text}")
         if self._trace is not None:
             self._trace.write_entry("failed", exchange=number, error=text)
 
     def on_response_dropped(self, number: int) -> None:
-        """The agent has let go of the answer."""
+        """The agent has dropped the response."""
         self._print_verbose(
             f"the answer was dropped after {self._elapsed_text(number)} ({_size_text(self._sizes.get(number, 0))})"
         )
@@ -126,12 +125,12 @@ class Observer:
             self._trace.write_entry("dropped", exchange=number)
 
     def on_client_closed(self) -> None:
-        """The agent has ended; nothing has to be recorded."""
+        """Does nothing: the end of an agent need not be recorded."""
 
     # The agent itself
 
     def on_agent_built(self, agent: BuiltAgent, seconds: float, agent_dir: str, reads_context: bool) -> None:
-        """The agent is put together; from here on its events are heard."""
+        """Called when the agent is built; from here on its events are observed."""
         if not self._verbose:
             return
         session = agent.session
@@ -143,8 +142,7 @@ class Observer:
         if reads_context:
             from pigeon.resources.context_files import read_context_files
 
-            # Their openings cannot be seen by `_report_opened_files`, which does not know in which folder a name is
-            # opened.
+            # `_report_opened_files` cannot see these: it does not know the folder in which a name is opened.
             for file in read_context_files(agent_dir, session.journal.cwd, lambda problem: None):
                 self._print_verbose(f"reads {file.path}")
         session.bus.set_announcer(self._on_event)
@@ -175,19 +173,19 @@ class Observer:
 
 
 class _MaskedBody:
-    """The body of an answer as text without keys, in pieces of which each may end within a key or a character."""
+    """The body of a response as text without keys; its pieces may end within a key or a character."""
 
     def __init__(self, redactor: Redactor) -> None:
         self._mask = redactor.stream()
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def feed(self, piece: bytes | None) -> str:
-        """What can be shown by now; none is the end."""
+        """What can be shown so far; None ends the body."""
         return self._decoder.decode(self._mask(piece or b"", piece is None), piece is None)
 
 
 def make_observer(trace: str | None, verbose: bool, environment: Environment, redactor: Redactor) -> Observer:
-    """What these options ask for; raises `StartupError` where the trace cannot be written."""
+    """The observer for these options; raises `StartupError` if the trace cannot be written."""
     if verbose:
         _report_opened_files()
     file = None if trace is None else TraceFile(environment.absolute_path(trace))
@@ -195,7 +193,7 @@ def make_observer(trace: str | None, verbose: bool, environment: Environment, re
 
 
 def _report_opened_files() -> None:
-    """Name each file that this process opens from here on, once; those of Python and of libraries are left out."""
+    """Report each file that this process opens from here on, once; files of Python and of libraries are left out."""
     seen: set[str] = set()
     left_out = tuple({sys.prefix, sys.base_prefix, sys.exec_prefix, os.path.dirname(os.path.dirname(__file__))})
     left_out += ("/proc/", "/sys/", "/dev/", "/usr/lib", "/usr/share")
@@ -207,7 +205,7 @@ def _report_opened_files() -> None:
         if path in seen or not path.startswith("/") or path.startswith(left_out) or flags & os.O_DIRECTORY:
             return
         seen.add(path)
-        # Nothing may fail here: it would fail the opening.
+        # An exception here would make the opening itself fail.
         with suppress(Exception):
             if stat.S_ISREG(os.stat(path).st_mode):
                 print_to_stderr(f"pigeon: {'writes' if flags & (os.O_WRONLY | os.O_RDWR) else 'reads'} {path}")
@@ -216,7 +214,7 @@ def _report_opened_files() -> None:
 
 
 def _to_readable(data: bytes) -> Any:
-    """A line or a body as JSON where it is JSON of a usable size, else as text."""
+    """A line or a body as JSON if it is JSON of a reasonable size, else as text."""
     if len(data) > LONGEST_ENTRY:
         return data[:LONGEST_ENTRY].decode("utf-8", "replace") + f"… ({len(data)} bytes)"
     try:

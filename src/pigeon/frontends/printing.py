@@ -1,5 +1,5 @@
-"""What the command line prints: lines on stdout and stderr, tables, colours where there is a terminal, and the guess at
-what a misspelt word was meant to be."""
+"""Output of the command line: lines on stdout and stderr, tables, colours at a terminal, and suggestions for misspelt
+words."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from typing import TextIO
 from pigeon.frontends.cleaning import clean_text
 
 NEAR = 0.7
-# The longest lines of texts that are laid out.
+# The width at which texts are laid out.
 WIDTH = 100
 COLOURS = {"plain": "0", "bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
 
 
-# Halves of surrogate pairs, which no encoding has; those that stand for a byte of a file's name are printed as it.
+# Lone surrogates, which cannot be encoded; those that represent a byte of a file name are printed as that byte.
 _HALVES = re.compile("[\ud800-\udc7f\udd00-\udfff]")
 
 
 def print_line(text: str = "") -> None:
-    """Print a line on stdout; signs that could steer a terminal are taken out where there is one."""
+    """Print a line on stdout; at a terminal, control characters are removed."""
     text = _HALVES.sub("\ufffd", text)
     print(clean_text(text) if sys.stdout.isatty() else text)  # noqa: T201
 
@@ -40,7 +40,6 @@ def colour_text(text: str, colour: str, stream: TextIO | None = None) -> str:
 
 
 def print_coloured(text: str) -> None:
-    """Print a line that was put together with `colour_text`."""
     print(text)  # noqa: T201
 
 
@@ -50,7 +49,7 @@ def has_colours(stream: TextIO) -> bool:
 
 
 def colours_of(variables: Mapping[str, str]) -> str | None:
-    """How many colours a terminal has, as rich calls it; none where it has none, or where they are not wanted."""
+    """The number of colours of a terminal as rich names it; None if it has none or they are not wanted."""
     if variables.get("NO_COLOR") or variables.get("TERM", "") in ("", "dumb"):
         return None
     if variables.get("COLORTERM", "") in ("truecolor", "24bit"):
@@ -59,7 +58,7 @@ def colours_of(variables: Mapping[str, str]) -> str | None:
 
 
 def format_table(rows: Sequence[Sequence[str]], indent: str = "") -> str:
-    """Rows as lines with aligned columns; the last column is as wide as it is."""
+    """Rows as lines with aligned columns; the last column is not padded."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))] if rows else []
     lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
     return "\n".join(f"{indent}{line}".rstrip() for line in lines)
@@ -70,12 +69,12 @@ def find_nearest(word: str, known: Iterable[str], near: float = NEAR) -> str | N
     from difflib import get_close_matches
 
     found = get_close_matches(word.lower(), list(known), n=3, cutoff=near)
-    # Letters in the wrong order are the commonest mistake.
+    # Swapped letters are the commonest mistake.
     swapped = [one for one in found if sorted(one) == sorted(word.lower())]
     return next(iter(swapped or found), None)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """` Did you mean X?`, or nothing where no known word is near."""
+    """` Did you mean X?`, or an empty string if no known word is near."""
     found = find_nearest(word, known)
     return f" Did you mean {found}?" if found else ""

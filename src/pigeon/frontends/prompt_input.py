@@ -24,14 +24,14 @@ CHUNK = 1024 * 1024
 
 
 class CallPrompts(Struct, frozen=True):
-    """The texts to be asked, in their order, and the images that go with the first."""
+    """The texts of the prompts in order, and the images for the first."""
 
     texts: tuple[str, ...]
     images: tuple[bytes, ...]
 
 
 def read_piped_text() -> str:
-    """What is piped in; empty at a terminal. Raises `UsageError` for what is no text or too much of it."""
+    """The text that is piped in; empty at a terminal. Raises `UsageError` if it is too long or not text."""
     if sys.stdin is None or sys.stdin.isatty():
         return ""
     try:
@@ -46,7 +46,7 @@ def read_piped_text() -> str:
 
 
 def _read_stdin() -> bytes:
-    """Until its end, or until it is too much. A pipe that the caller made non-blocking is waited for."""
+    """Read to the end or until it is too much. A pipe that the caller made non-blocking is waited for."""
     data = bytearray()
     while len(data) <= LARGEST_FILE:
         try:
@@ -73,7 +73,7 @@ def prompts_of(
     """The prompts of a call; `as_one` puts all its words together, as a person writes them without quotes.
 
     Piped text and files go before the first, with blank lines between. Raises `UsageError` for a file that cannot be
-    read, and for one that must not be: `why_hidden` is asked about real paths.
+    read, and for one that must not be: `why_hidden` is called with real paths.
     """
     words = list(line.messages)
     spoken = words[: len(words) - len(line.literal)] if line.literal else words
@@ -89,13 +89,13 @@ def prompts_of(
 def _read_files(
     names: list[str], environment: Environment, why_hidden: Callable[[str], str | None]
 ) -> tuple[list[str], list[bytes]]:
-    """The named files: as texts with their names, and as images."""
+    """The named files: texts with their names, and images."""
     texts: list[str] = []
     images: list[bytes] = []
     for name in names:
         path = environment.absolute_path(name)
         try:
-            # Held, so that what is asked about is what is read: it may be a link that a command has made.
+            # Held, so that the file that was checked is the one that is read: it may be a link that a command has made.
             with hold(path) as held:
                 if (why := why_hidden(held.place)) is not None:
                     raise UsageError(f"@{name}: {why}. If the model may see it, pipe it in: pigeon -p ... < FILE")
@@ -131,7 +131,7 @@ def _is_image(data: bytes) -> bool:
 
 
 def read_schema(given: str, environment: Environment) -> dict[str, Json]:
-    """The object that `--output-schema` has as JSON, or that the file it names has; raises `UsageError`."""
+    """The schema of `--output-schema`, given as JSON or as a file name; raises `UsageError`."""
     from pigeon.config.json_file import decode_with_comments, read_json
 
     try:

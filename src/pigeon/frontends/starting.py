@@ -1,5 +1,5 @@
-"""What the modes with an agent have in common: the dialect, the descriptors, the agent itself, its warnings, and what
-becomes of options that nothing knows."""
+"""What the modes with an agent share: choosing the dialect, claiming the descriptors, building the agent, printing its
+warnings, and handling unknown options."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ Descriptors = tuple[int, int]
 class StartedAgent(Struct, frozen=True):
     """An agent with all that its mode needs: stdin and stdout, and the call.
 
-    In the call, words that are values of extensions' options are no messages any more. `show`, if there is one, wants
-    to see each line of the protocol, and `in` or `out`.
+    Words of the call that are values of extensions' options no longer count as messages. `show`, if set, is called with
+    `in` or `out` and each line of the protocol.
     """
 
     agent: BuiltAgent
@@ -56,9 +56,9 @@ def choose_dialect(line: CommandLine, environment: Environment) -> Dialect:
 
 
 def with_key(line: CommandLine, environment: Environment) -> CommandLine:
-    """The call with the key that `--api-key-file` names among its options; raises `StartupError`.
+    """The call with the key of `--api-key-file` among its options; raises `StartupError`.
 
-    Of stdin exactly the first line is read, so that the protocol, or a piped prompt, may follow it.
+    From stdin exactly one line is read, so that the protocol or a piped prompt may follow.
     """
     file = line.api_key_file
     if file is None:
@@ -78,10 +78,10 @@ def with_key(line: CommandLine, environment: Environment) -> CommandLine:
 
 
 def _read_first_line_of(path: str) -> bytes:
-    """Of a file, or of a pipe, whose writer has a few seconds to write it."""
+    """Reads a file, or a pipe whose writer has a few seconds to write the line."""
     inherited = re.fullmatch(r"/dev/fd/(\d+)|/proc/self/fd/(\d+)", path)
     if inherited:
-        # Not opened by that name, which sockets refuse: some hosts pass those as pipes.
+        # Not opened by that name, which fails for sockets: some hosts pass those as pipes.
         descriptor = os.dup(int(inherited[1] or inherited[2]))
     else:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
@@ -94,7 +94,7 @@ def _read_first_line_of(path: str) -> bytes:
 
 
 def _read_first_line(descriptor: int, seconds: float | None = None) -> bytes:
-    """Byte by byte: what follows belongs to another reader."""
+    """Reads byte by byte, because what follows belongs to another reader."""
     import select
 
     line = bytearray()
@@ -116,7 +116,7 @@ def run_agent(
 ) -> int:
     """Claim stdin and stdout, build the agent, print its warnings and `play`; returns the exit code.
 
-    `refuses_unknown` says whether an option that neither Pigeon nor an extension knows is an error or a warning.
+    `refuses_unknown` decides whether an option that neither Pigeon nor an extension knows is an error or a warning.
     """
     # Before the loop: it opens descriptors, and would get 0 or 1 where the host closed them.
     descriptors = stdio.claim_stdio()
@@ -150,7 +150,7 @@ async def _run_agent(
         raise UsageError(_unknown_option_text(unknown[0], line, agent))
     for warning in (*(f"unknown option {option} is ignored" for option in unknown), *agent.problems):
         print(f"Warning: {to_printable(warning)}", file=sys.stderr)  # noqa: T201
-    # `main` switched the collector off: nothing that a start makes is garbage.
+    # `main` switched the collector off: nothing created during the start is garbage.
     gc.freeze()
     gc.enable()
     if line.unknown:
@@ -158,13 +158,13 @@ async def _run_agent(
     try:
         return await play(StartedAgent(agent, descriptors, line, None if observer is None else observer.line_tracer))
     except UsageError:
-        # It is found before the agent does anything, so nothing else has closed it.
+        # Checked before the agent does anything, so nothing else has closed it.
         await _close_agent(agent)
         raise
 
 
 def redirect_streams(output: int) -> None:
-    """Make a forked process read nothing and write to this descriptor, which is closed."""
+    """Make a forked process read nothing and write to this descriptor, which is then closed."""
     null = os.open(os.devnull, os.O_RDWR)
     for target, source in ((0, null), (1, output), (2, output)):
         os.dup2(source, target)
@@ -173,9 +173,9 @@ def redirect_streams(output: int) -> None:
 
 
 def mask_prints(redactor: Redactor) -> None:
-    """Show no key in what is printed, by us, by the interpreter or by an extension.
+    """Mask keys in everything that is printed, by us, by the interpreter or by an extension.
 
-    Printed output goes to stderr too: the protocol has the real stdout.
+    Printed output goes to stderr too, because the protocol has the real stdout.
     """
     if sys.stderr is not None:
         sys.stderr = cast("TextIO", RedactedText(sys.stderr, redactor))
@@ -184,7 +184,7 @@ def mask_prints(redactor: Redactor) -> None:
 
 
 def refuse_unknown_options(line: CommandLine, environment: Environment) -> None:
-    """Raise `UsageError` for an option that nothing knows; an agent is built to find out, and closed again."""
+    """Raise `UsageError` for an unknown option; an agent is built to find out, and closed again."""
 
     async def check_options() -> None:
         agent = await build(structs.replace(line.agent, no_session=True, resume=None), environment)
@@ -204,7 +204,7 @@ async def _close_agent(agent: BuiltAgent) -> None:
 
 def _unknown_options(line: CommandLine, agent: BuiltAgent) -> list[str]:
     known = {f"--{name}" for name in agent.known_flags}
-    # Without a value: it may be a key behind a misspelt name.
+    # Without a value, which may be a key behind a misspelt name.
     return [name for name in (option.partition("=")[0] for option in line.unknown) if name not in known]
 
 

@@ -1,4 +1,4 @@
-"""The tool servers of an agent, as the session has them: nothing is loaded for an agent that has none."""
+"""The tool servers of an agent for its session: no code is loaded for an agent that has none."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class AgentParts(Struct, frozen=True, kw_only=True):
 
 
 class ConfiguredServers:
-    """The servers of files that there are, and of the host once it has set some."""
+    """The servers of existing files, and those of the host once it has set some."""
 
     def __init__(self, parts: AgentParts) -> None:
         self._agent_dir = parts.agent_dir
@@ -73,8 +73,8 @@ class ConfiguredServers:
         self._on_commands_changed = on_changed
 
     def use_folder(self, cwd: str, trusted: bool, harmless: bool) -> None:
-        """The conversation is in this folder; its own files count if it is trusted. They are read when there is need,
-        or after the first answer."""
+        """Switch to the conversation's folder, whose own files are used if it is trusted. They are read on demand, or
+        after the first answer."""
         self._place = (cwd, trusted)
         if self._control is not None:
             self._control.load_files(cwd, trusted)
@@ -88,7 +88,7 @@ class ConfiguredServers:
             self._toolset.call_before_use(self._load_waiting)
 
     def start_connecting(self) -> None:
-        """The first answer is out: connect what is configured, soon."""
+        """Connect the configured servers soon; called once the first answer is out."""
         self._began = True
         self._load_waiting()
         if self._control is not None:
@@ -110,7 +110,7 @@ class ConfiguredServers:
             self._load_control().set_by_host(servers)
 
     def reconnect_server(self, name: str) -> McpServerState:
-        """Connect one again, now; raises `Refusal`."""
+        """Reconnect a server now; raises `Refusal`."""
         self._load_waiting()
         if self._control is None:
             raise Refusal(f'There is no tool server "{name}" (configured: none)')
@@ -125,12 +125,12 @@ class ConfiguredServers:
         return [] if self._control is None else self._control.content.commands()
 
     def content_of(self, text: str) -> Awaitable[ServerContent] | ServerContent:
-        """What a message asks of them."""
+        """The content that a message requests from servers."""
         self._load_waiting()
         return NOTHING if self._control is None else self._control.content.content_of(text)
 
     async def complete_message(self, text: str) -> McpCompletions:
-        """What could stand at the end of a message."""
+        """Completions for the end of a message."""
         self._load_waiting()
         if self._control is None:
             return McpCompletions(replaces="", completions=[])

@@ -55,7 +55,6 @@ _connectors: dict[asyncio.AbstractEventLoop, Connector] = {}
 
 
 def connector_command() -> list[str]:
-    """The program and its arguments."""
     return [sys.executable, "-I", "-c", _BOOT, _SOURCE, *filter(os.path.isabs, sys.path)]
 
 
@@ -138,7 +137,7 @@ class Connector:
         return id
 
     def cancel_request(self, id: int, key: str) -> None:
-        """Cancel a request that has no answer yet; the server is told."""
+        """Cancel a request that has no answer yet, which also notifies the server."""
         if self._calls.pop(id, None) is not None:
             self._send(CancelCall(id=id, server=key))
 
@@ -213,7 +212,7 @@ class Connector:
                 server(record)
 
     def _on_process_lost(self) -> None:
-        """Nothing more can come from the process: let it end, fail open requests, and tell the servers."""
+        """The process is gone: release its resources, fail open requests, and notify the servers."""
         self.over = True
         self._close_sockets()
         calls, self._calls = self._calls, {}

@@ -1,4 +1,4 @@
-"""All tool servers of one agent: which are configured, what the session and its host see of them, how they end.
+"""All tool servers of one agent: which are configured, their state for the session and its host, how they end.
 
 Files are read after the first answer, or as soon as they are needed; reading them starts nothing. Servers are connected
 in the background after a pause, or earlier if something needs them: the first prompt should not compete with ten
@@ -66,7 +66,7 @@ class ServerControl:
         """The owner of the programs that are started for servers."""
         return self._parts.processes
 
-    # Which servers there are
+    # Configuration
 
     def load_files(self, cwd: str, trusted: bool) -> None:
         """Loads the servers from the files, those of the project only if it is trusted, and adds and removes servers
@@ -82,7 +82,7 @@ class ServerControl:
         self.connect_all()
 
     def connect_soon(self) -> None:
-        """Connect all servers after a pause, unless that has begun; at once for a host that shows how they come up."""
+        """Connect all servers after a pause, unless that has begun; at once for a host that shows their progress."""
         if not self._closed:
             self._schedule.begin_soon()
 
@@ -96,15 +96,17 @@ class ServerControl:
                 server.start(in_turn=True)
 
     def on_run_start(self) -> None:
-        """A run begins: connect the remaining servers soon, and keep the tools that the model sees in their places."""
+        """Called when a run begins: connect the remaining servers soon, and keep the tools that the model sees in their
+        places."""
         self._offered.on_run_start()
         self.connect_soon()
 
     def find_expected_tool(self, tool: str) -> ExpectedTool | None:
-        """A tool is called that is not there: one that waits for the server that may have it, if there is such a one.
+        """A stand-in for a tool that is called but missing; it waits for the server that may have it. None if there is
+        no such server.
 
-        That is a server that has not listed its tools; the model knows the name from the conversation before. Raises
-        `ToolFailed` if no such server can be connected.
+        That is a server that has not listed its tools; the model knows the name from earlier in the conversation.
+        Raises `ToolFailed` if no such server can be connected.
         """
         unlisted = [
             one for one in self._servers.values() if not one.was_listed and can_belong_to(one.config.name, tool)
@@ -153,7 +155,7 @@ class ServerControl:
         self._keep_task(server.stop())
 
     def _keep_task(self, work: Coroutine[None, None, None]) -> None:
-        """Do something in the background; `close` waits for it."""
+        """Run work in the background; `close` waits for it."""
         task = asyncio.ensure_future(work)
         self._stopping.add(task)
         task.add_done_callback(self._stopping.discard)
@@ -172,7 +174,7 @@ class ServerControl:
             await connector.leave(self)
         await self.settings.finish_saving(STOP_SECONDS)
 
-    # What the session and its host see
+    # State for the session and its host
 
     def skip_start_pause(self) -> None:
         """End the pause before servers are connected, and have none from now on."""
@@ -207,7 +209,7 @@ class ServerControl:
         prompts = make_distinct_names(name, [prompt.name for prompt in server.prompts])
         return server.state(self._offered.names(name), self._offered.count_deferred(name), list(prompts.values()))
 
-    # What servers need
+    # Services for servers
 
     def ensure_connector(self) -> Connector:
         """The process that holds the connections; starts another if it has ended."""
@@ -237,7 +239,7 @@ class ServerControl:
             self._connector.answer(id, answer)
 
     def on_server_changed(self, server: ToolServer, lists: bool) -> None:
-        """Report that the state of a server has changed; with `lists`, also what it offers."""
+        """Report that the state of a server has changed, and with `lists` what it offers."""
         if self._servers.get(server.config.name) is not server:
             return
         if lists:
@@ -250,7 +252,8 @@ class ServerControl:
 
 
 def _uncallable_text(tool: str, servers: list[ToolServer]) -> str:
-    """Why a tool cannot be called, by the state of the servers that its name fits: the longest is the likeliest one."""
+    """Why a tool cannot be called, by the state of the servers that match its name: the longest match is the
+    likeliest."""
     return f"{tool} cannot be called: {_hindrance_text(max(servers, key=lambda one: len(one.config.name)))}"
 
 

@@ -15,7 +15,7 @@ LISTS = ("mcpServers", "servers")
 
 
 class NoSuchServer(StartupError):
-    """A file has no server of this name; `known` are those that it has."""
+    """A file has no server of this name; `known` are the servers that it has."""
 
     def __init__(self, path: str, name: str, known: Collection[str]) -> None:
         super().__init__(f"{path} has no server {name!r}")
@@ -23,7 +23,7 @@ class NoSuchServer(StartupError):
 
 
 def add_server(path: str, name: str, entry: dict[str, Any]) -> None:
-    """Add a server to a file, which is made if necessary; raises `StartupError` if it has one of this name."""
+    """Add a server to a file, which is created if necessary; raises `StartupError` if it has one of this name."""
 
     def add() -> dict[str, Any]:
         raw, key = _read_servers_file(path)

@@ -117,7 +117,7 @@ class MessageCompletion:
 def template_part(template: str, uri: str) -> tuple[str, str, dict[str, str]] | None:
     """The template variable that an address ends in: its name, the address before it, and all values so far.
 
-    Only `{name}` and `{+name}` are supported; none if the address does not match, or ends elsewhere. A value ends at
+    Only `{name}` and `{+name}` are supported; None if the address does not match, or ends elsewhere. A value ends at
     the first occurrence of the literal text that follows it.
     """
     pieces = re.split(_VARIABLE, template)

@@ -31,7 +31,6 @@ class NamedContent:
         self._workplace = workplace
 
     def resources(self) -> list[McpResource]:
-        """The resources of all servers."""
         return [one for server in self._servers().values() for one in server.list_resources()]
 
     def commands(self) -> list[SlashCommand]:
@@ -119,7 +118,7 @@ def prompts_of(servers: Iterable[ToolServer]) -> dict[str, tuple[ToolServer, Off
 
 
 def _find_uri(server: ToolServer, named: str) -> str | None:
-    """The address that is meant, without trailing punctuation; none if it is not one."""
+    """The address in a mention, without trailing punctuation; None if it is not one."""
     known = {one.uri for one in server.resources}
     bare = named.rstrip(_SENTENCE)
     if named in known:

@@ -80,7 +80,7 @@ class OfferedTools:
         self._arrange_tools()
 
     def _named_tools(self, server: ToolServer) -> dict[str, OfferedTool]:
-        """The tools of a server that its entry lets through, by their full names."""
+        """The tools of a server that its configuration allows, by their full names."""
         config = server.config
         wanted = [tool for tool in server.tools if _is_wanted(tool.name, config.only_tools, config.without_tools)]
         others = [one.config.name for one in self._search.servers] if self._search is not None else []
@@ -92,7 +92,7 @@ class OfferedTools:
         self._replace(server.config.name, tools)
 
     def on_run_start(self) -> None:
-        """A request is being made: the tools in it keep their places from now on."""
+        """Called when a request is being made: the tools in it keep their places from now on."""
         self._in_run = True
         self._place_instructions()
         self._shown |= {name for name in self._all() if self._toolset.is_active(name)}

@@ -1,4 +1,4 @@
-"""What is wrong with tool servers and their files, reported once each."""
+"""Problems with tool servers and their files, reported once each."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ class Questions:
         return question.default if answer == "" and question.default is not None else answer
 
     async def ask_elicitation(self, server: str, question: ElicitQuestion) -> ElicitAnswer:
-        """Ask what a server wants to know (elicitation)."""
+        """Ask the question of a server (elicitation)."""
         message = f"The tool server {server} asks: {question.message}"
         if question.url is not None:
             said = await self._ask_host(
@@ -99,7 +99,7 @@ class Questions:
         return ElicitAnswer(action="accept", content=content)
 
     async def _ask_field(self, message: str, name: str, field: Schema, required: bool) -> tuple[bool, Any]:
-        """Whether a field was answered, and its value; none if the person left it out."""
+        """Whether a field was answered, and its value; None if the person left it out."""
         about = field.get("title") or name
         more = f" ({field['description']})" if isinstance(field.get("description"), str) else ""
         title = f"{message}\n{about}{more}"

@@ -58,8 +58,8 @@ EXIT_SECONDS = 0.5
 WAIT_SECONDS = 15.0
 # The most characters of a server's stderr that are shown.
 LONGEST_WORDS = 1_000
-# What a program needs to run and cannot be secret: the variables that official clients pass, and those for language,
-# certificates, proxies and folders.
+# Variables that a program needs to run and that cannot be secret: those that official clients pass, and those for
+# language, certificates, proxies and folders.
 _INHERITED = (
     "HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TEMP", "TMP",
     "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR", "HTTP_PROXY",
@@ -69,7 +69,7 @@ _INHERITED = (
 
 
 class ServerSurroundings(Protocol):
-    """What all servers of an agent share; `mcp/control.py` has it."""
+    """What all servers of an agent share; implemented by `mcp/control.py`."""
 
     @property
     def processes(self) -> ProcessOwner:
@@ -98,12 +98,13 @@ class ServerSurroundings(Protocol):
         ...
 
     def on_server_changed(self, server: ToolServer, lists: bool) -> None:
-        """Report that the state of a server has changed; with `lists`, also what it offers."""
+        """Report that the state of a server has changed, and with `lists` what it offers."""
         ...
 
 
 class _Connection:
-    """One connection to a server: its key at the connector, what comes from there, and its program if it has one."""
+    """One connection to a server: its key at the connector, the data received through it, and its program if it has
+    one."""
 
     def __init__(self, connector: Connector, process: Process | None) -> None:
         self.connector = connector
@@ -142,17 +143,14 @@ class ToolServer:
 
     @property
     def tools(self) -> list[OfferedTool]:
-        """The tools that it has listed last."""
         return (None if self._offers is None else self._offers.tools) or []
 
     @property
     def prompts(self) -> list[OfferedPrompt]:
-        """The prompts that it has listed last."""
         return (None if self._offers is None else self._offers.prompts) or []
 
     @property
     def resources(self) -> list[OfferedResource]:
-        """The resources that it has listed last."""
         return (None if self._offers is None else self._offers.resources) or []
 
     def start(self, may_ask: bool = True, in_turn: bool = False) -> None:
@@ -222,7 +220,7 @@ class ToolServer:
 
     @property
     def instructions(self) -> str:
-        """What the server says of all of its tools."""
+        """What the server states about all of its tools."""
         return self._info.instructions
 
     # Calls
@@ -318,7 +316,7 @@ class ToolServer:
                 task.cancel()
 
     async def _connect_and_hold(self, may_ask: bool) -> bool:
-        """Connect and wait until the connection is lost; true if it had been established."""
+        """Connect and wait until the connection is lost; returns True if it had been established."""
         connected = False
         try:
             connection = await self._open(may_ask)
@@ -357,7 +355,7 @@ class ToolServer:
         return connection
 
     async def _start_program(self, config: ServerConfig) -> tuple[Process, tuple[int, int, int]]:
-        """Start it; returns it with our ends of its stdin, stdout and stderr."""
+        """Start the server's program; returns it with our ends of its stdin, stdout and stderr."""
         environment = self._make_environment(config)
         cwd = config.cwd or "/"
         from pigeon.system.process.run_program import find_program

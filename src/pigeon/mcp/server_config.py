@@ -43,13 +43,13 @@ _UNSUPPORTED = {
 }
 _USUAL = ("dynamic_discovery", "")
 _CURSOR_AUTH = {"CLIENT_ID": "clientId", "CLIENT_SECRET": "clientSecret"}
-# What only pi's and VS Code's files have beside their servers.
+# Keys that the files of pi and VS Code have beside their servers.
 _BESIDE = ("inputs", "settings", "imports", "$schema", "disabledServers")
 
 
 class OAuthConfig(Struct, frozen=True):
-    """What a file says about signing in: a client that was registered by hand or is described at an address of its own,
-    the scope, the port of the redirect, and the flow (browser or device)."""
+    """Sign-in settings of a file: a client that was registered by hand or is described at its own address, the scope,
+    the port of the redirect, and the flow (browser or device)."""
 
     client_id: str | None = None
     client_secret: str | None = None
@@ -61,7 +61,7 @@ class OAuthConfig(Struct, frozen=True):
 
 
 class InputQuestion(Struct, frozen=True):
-    """What a person is asked for, as VS Code has it: a text, or one of `choices` (what is shown, and the value)."""
+    """A question to the person in VS Code's form: a text, or one of `choices` (label and value)."""
 
     about: str
     choices: tuple[tuple[str, str], ...] = ()
@@ -69,7 +69,7 @@ class InputQuestion(Struct, frozen=True):
 
 
 class ServerConfig(Struct, frozen=True, kw_only=True):
-    """One server as it is configured, with variables not filled in; `problem` says why it cannot be used.
+    """One server as it is configured, with variables not filled in; `problem` is the reason if it cannot be used.
 
     `literal` values come from a host, which has filled in variables itself.
     """
@@ -98,13 +98,13 @@ class ServerConfig(Struct, frozen=True, kw_only=True):
 
 
 class WrongServer(Exception):
-    """What is wrong with a server, as a part of a sentence."""
+    """The error in a server's configuration, as a part of a sentence."""
 
 
 def parse_servers(
     value: Json, source: McpSource, file: str | None, report: Callable[[str], None]
 ) -> Iterator[ServerConfig]:
-    """All servers of a file's value; what is wrong with the value as a whole is reported."""
+    """All servers of a file's value; errors in the value as a whole are reported."""
     if not isinstance(value, dict):
         report("must be an object with mcpServers (or, in the form of VS Code, servers)")
         return
@@ -358,7 +358,7 @@ def _is_off(name: str, file: dict[str, Any]) -> bool:
 
 
 def _parse_inputs(value: Any, report: Callable[[str], None]) -> dict[str, InputQuestion]:
-    """What VS Code asks a person for, by id."""
+    """VS Code's questions to the person, by id."""
     found: dict[str, InputQuestion] = {}
     if value is not None and not isinstance(value, list):
         report(f"inputs must be a list of what a person is asked for, not {_shorten_value(value)}")

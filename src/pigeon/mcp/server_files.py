@@ -1,6 +1,6 @@
 """The files that configure tool servers: the user's, and those of a trusted project, which override it.
 
-A server in a later file replaces one of the same name; an entry that only says `disabled` turns it off.
+A server in a later file replaces one of the same name; an entry that only has `disabled` turns it off.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ SHARED_NAME = ".mcp.json"
 
 
 def user_file(agent_dir: str) -> str:
-    """The path of the user's `mcp.json`."""
     return os.path.join(agent_dir, NAME)
 
 
@@ -32,7 +31,7 @@ def project_files(cwd: str) -> list[str]:
 
 
 def read_servers(path: str, source: McpSource, report: Callable[[str], None]) -> list[ServerConfig]:
-    """The servers of one file; none if there is no file. What is wrong with it is reported with its path."""
+    """The servers of one file; empty if there is no file. Errors in it are reported with its path."""
 
     def wrong(text: str) -> None:
         report(f"{path}: {text}")
@@ -54,7 +53,7 @@ def read_servers(path: str, source: McpSource, report: Callable[[str], None]) ->
 
 
 def merge_servers(layers: Iterable[Iterable[ServerConfig]]) -> list[ServerConfig]:
-    """All layers together, the strongest last; names that would give the same tool names are told apart."""
+    """All layers together, the strongest last; names that would result in the same tool names are made distinct."""
     found: dict[str, ServerConfig] = {}
     for layer in layers:
         for config in layer:
@@ -86,7 +85,7 @@ class ServerLayers:
         self.problems: list[str] = []
 
     def read_files(self, cwd: str, trusted: bool) -> bool:
-        """Read the files, those of the project only if it is trusted; returns whether the folder is another one."""
+        """Read the files, those of the project only if it is trusted; returns whether the folder has changed."""
         self.problems = []
         layers = [read_servers(user_file(self._agent_dir), "user", self._note_problem)]
         if trusted:

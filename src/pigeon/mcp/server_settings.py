@@ -1,7 +1,7 @@
 """The configuration of a tool server as it is used: with variables and answers filled in, and with its sign-in.
 
-Sign-ins are stored in `auth.json`, each for the address of its server only. Whatever is secret is masked from the
-moment it is known.
+Sign-ins are stored in `auth.json`, each for the address of its server only. Secret values are masked from the moment
+they are known.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class ServerSettings:
         )
 
     def read_sign_in(self, config: ServerConfig) -> StoredSignIn:
-        """The stored sign-in for the server's address; what cannot be used counts as none."""
+        """The stored sign-in for the server's address; an unusable one counts as none."""
         return self._read_sign_in_for(self._address_of(config))
 
     def store_sign_in(self, config: ServerConfig, stored: StoredSignIn) -> None:

@@ -30,7 +30,7 @@ WorkplaceNow = Callable[[], Workplace]
 
 
 class ServerTool(ArgumentTool):
-    """One tool. What its server says about it is not trusted: the read-only hint only allows parallel calls."""
+    """One tool. Its server's declarations are not trusted: the read-only hint only allows parallel calls."""
 
     def __init__(
         self, name: str, tool: OfferedTool, server: ToolServer, workplace: WorkplaceNow, called: Callable[[str], None]
@@ -62,7 +62,6 @@ class ServerTool(ArgumentTool):
 
     @property
     def facts(self) -> ToolFacts:
-        """The facts about this tool as a tool of a server."""
         return server_tool_facts(self.spec.name)
 
     @property
@@ -90,7 +89,7 @@ class ServerTool(ArgumentTool):
 class ExpectedTool(ArgumentTool):
     """A tool that is called before its server has listed it: permissions are decided first, then the call waits for the
     server. The tool gets exactly the arguments that were approved. If its schema would change them, the call fails: the
-    model calls the tool again, and the corrected arguments are decided about anew."""
+    model calls the tool again, and the corrected arguments need a new decision."""
 
     reads_only = False
 
@@ -133,7 +132,7 @@ def outcome_of(answer: ServerResult, place: Workplace, tool: str) -> ToolOutcome
 
 
 def _checked_blocks(content: list[TextContent | ImageContent]) -> list[UserBlock]:
-    """The blocks of a result; an invalid image becomes a text that says so."""
+    """The blocks of a result; an invalid image becomes a text about that."""
     blocks: list[UserBlock] = []
     for block in content:
         if isinstance(block, TextContent):

@@ -29,14 +29,14 @@ class StartSchedule:
         self.has_begun = False
 
     def begin_soon(self) -> None:
-        """Connect all servers after a pause, unless that has begun; at once for a host that shows how they come up."""
+        """Connect all servers after a pause, unless that has begun; at once for a host that shows their progress."""
         if self._skips_pause:
             self._connect_all()
         elif not self.has_begun and self._pause is None:
             self._pause = asyncio.get_running_loop().call_later(START_PAUSE, self._connect_all)
 
     def begin(self) -> None:
-        """All servers are being connected: the pause is over."""
+        """Connect all servers: the pause is over."""
         self.end_pause()
         self.mark_begun()
 

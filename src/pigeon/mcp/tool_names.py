@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pigeon.tools.server_tools import PREFIX
 
 LONGEST = 64
-# The length of the digest that tells cut names apart.
+# The length of the digest that makes cut names distinct.
 _MARK = 9
 
 
@@ -36,8 +36,8 @@ def can_belong_to(server: str, full: str) -> bool:
 def make_distinct_names(server: str, names: list[str], others: Sequence[str] = ()) -> dict[str, str]:
     """The full names of a server's tools by their own names; names that would collide are made distinct.
 
-    A name that could belong to one of the `others` with a longer name, as `mcp__a__b__c` to the server `a__b`, is
-    theirs: no server answers calls, or falls under rules, that are meant for another one.
+    A name that could belong to one of the `others` with a longer name, such as `mcp__a__b__c` for the server `a__b`, is
+    theirs: no server gets calls, or falls under rules, that are meant for another one.
     """
     longer = [other for other in others if len(plain_name(other)) > len(plain_name(server))]
     found: dict[str, str] = {}

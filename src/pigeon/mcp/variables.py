@@ -2,7 +2,7 @@
 
     $NAME, ${NAME}, ${env:NAME}, $env:NAME   a variable of the environment; missing is an error of that server
     ${NAME:-text}                            the same, or the text if it is missing or empty
-    ${input:ID}                              what a person was asked for (VS Code)
+    ${input:ID}                              the answer of a person (VS Code)
     ${workspaceFolder}, ${cwd}, ${userHome}  folders (VS Code), and ${CLAUDE_PROJECT_DIR}
     $$                                       a dollar sign
 
@@ -33,9 +33,9 @@ LARGEST_ENV_FILE = 1024 * 1024
 
 
 class Surroundings:
-    """The sources of values: variables, folders, and what a person has answered so far.
+    """The sources of values: variables, folders, and the answers of a person so far.
 
-    `is_secret` says whether a variable holds a key of a model provider.
+    `is_secret` returns whether a variable holds a key of a model provider.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Surroundings:
         )
 
     def questions(self, config: ServerConfig) -> dict[str, InputQuestion]:
-        """What a person has to be asked before `fill_in_config`, by id."""
+        """The questions to a person before `fill_in_config`, by id."""
         texts = [config.command, *config.args, *config.env.values(), config.url, *config.headers.values()]
         oauth = config.oauth
         texts += [one for one in (config.env_file, config.cwd, oauth.client_id, oauth.client_secret) if one is not None]
@@ -111,7 +111,7 @@ class Surroundings:
         return text
 
     def _fill_leniently(self, value: str, field: str) -> str:
-        """Fill in only variables that exist: other values of a host are meant literally."""
+        """Fill in only variables that exist: other text of a host is literal."""
 
         def put(found: re.Match[str]) -> str:
             name = found[3] or found[5]

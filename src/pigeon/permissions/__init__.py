@@ -1,1 +1,1 @@
-"""What may happen: permission rules and the gate that asks them, trust in projects, the environment of commands."""
+"""Permission rules, and the gate that applies them to tool calls before they run."""

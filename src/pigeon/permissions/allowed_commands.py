@@ -1,4 +1,4 @@
-"""Whether rules that allow cover all that a shell command does, as far as `shell_syntax` followed it exactly.
+"""Whether allowing rules cover everything that a shell command does, as far as `shell_syntax` read it exactly.
 
 Everything that is not understood counts as not covered: a name that is not written out, a program that runs others and
 is not named in the rule, a variable that may decide what runs.
@@ -33,18 +33,18 @@ _NUMBERS = ("$#", "$?", "$!", "$$")
 _ONE_WORD = re.compile(r'"[^"@*]*"')
 _COMPARING = ("=", "==", "!=", "<", ">", "-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-nt", "-ot", "-ef")
 _XARGS_FLAGS = ("-0", "-r", "-t", "-x", "--null", "--no-run-if-empty")
-# The sign of a rule for a redirection, by the operator of the shell.
+# The mark of a rule for a redirection, by the shell's operator.
 REDIRECTION_SIGNS = {">": ">", ">|": ">", "&>": ">", ">&": ">", ">>": ">>", "&>>": ">>", "<>": "<>", "<": "<"}
 
 
 @lru_cache(maxsize=512)
 def normalize_pattern(pattern: str) -> str:
-    """The pattern of a rule for commands as it is matched: runs of blanks count as one."""
+    """The pattern of a command rule in its form for matching: runs of blanks count as one."""
     return unicodedata.normalize("NFC", " ".join(pattern.split()))
 
 
 def is_covered(script: ShellScript, patterns: Sequence[str]) -> bool:
-    """Whether patterns of rules that allow cover all that a command does."""
+    """Whether patterns of allowing rules cover everything that a command does."""
     patterns = [normalize_pattern(pattern) for pattern in patterns]
     if script.doubt or not (script.commands or script.redirections):
         return False
@@ -81,7 +81,7 @@ def _is_command_covered(words: list[ShellWord], patterns: Sequence[str], prefixe
 
 
 def _is_allowed(patterns: Sequence[str], piece: str, beginning: str = "", variables: Sequence[str] = ()) -> bool:
-    """Whether a pattern that begins with a text, and contains these names, matches a piece."""
+    """Whether a pattern with this beginning, and with these names in it, matches a piece."""
     return any(
         pattern.startswith(beginning)
         and all(re.search(rf"\b{name}\b", pattern) for name in variables)
@@ -91,7 +91,7 @@ def _is_allowed(patterns: Sequence[str], piece: str, beginning: str = "", variab
 
 
 def _are_assignments_covered(words: list[ShellWord], pattern: str) -> bool:
-    """Whether one pattern covers assignments and the command behind them, each assignment with a word of its own."""
+    """Whether one pattern covers assignments and the command behind them, each assignment with a separate word."""
     for at, word in enumerate(words):
         assigned = ASSIGNMENT.match(word.raw)
         if assigned is None:
@@ -103,7 +103,7 @@ def _are_assignments_covered(words: list[ShellWord], pattern: str) -> bool:
 
 
 def _deciding_variables(words: list[ShellWord]) -> list[str] | None:
-    """The variables a command sets that may decide what programs do; None if it is not certain which it sets."""
+    """The variables set by a command that may affect what programs do; None if it is uncertain which are set."""
     found = []
     for word in words[1:2] if words[0].value == "for" else words[1:]:
         variable = _VARIABLE.match(word.raw)
@@ -114,20 +114,20 @@ def _deciding_variables(words: list[ShellWord]) -> list[str] | None:
             if not HARMLESS_DECLARING_OPTIONS.fullmatch(word.raw):
                 return None
         elif word.raw not in _NUMBERS and (not word.is_exact or "[" in word.value or word.quoted):
-            # A variable whose name is computed, or has a subscript, which the shell evaluates.
+            # A variable with a computed name or a subscript, which the shell evaluates.
             return None
     return found
 
 
 def _is_harmless_test(words: list[ShellWord]) -> bool:
-    """False if a word could be the name of a variable with a subscript, which the shell evaluates."""
+    """False if a word could name a variable with a subscript, which the shell evaluates."""
     given = words[1:-1] if words[0].value == "[" else words[1:]
     if any("[" in word.value and ("$" in word.value or "`" in word.value) for word in given):
         return False
     unknown = [word for word in given if not word.is_exact and word.raw not in _NUMBERS]
     if not unknown:
         return True
-    # One word each, where the meaning of the others is certain.
+    # One word each, if the meaning of the others is certain.
     single = all(_ONE_WORD.fullmatch(word.raw) for word in unknown)
     if len(given) == 2:
         return single and given[0].is_exact and given[0].value not in ("-v", "-R")
@@ -135,12 +135,12 @@ def _is_harmless_test(words: list[ShellWord]) -> bool:
 
 
 def _piece_of(words: list[ShellWord]) -> str:
-    """A command as rules that allow see it: words that are simple without their quotes, others as they are written."""
+    """A command in the form for allowing rules: simple words without quotes, others as written."""
     return " ".join(word.value if word.is_exact and _ARGUMENT.fullmatch(word.value) else word.raw for word in words)
 
 
 def _command_behind_prefix(words: list[ShellWord]) -> list[ShellWord] | None:
-    """The command that a prefix with options that are known runs, without changing what its name means."""
+    """The command behind a prefix with known options, if the prefix does not change the meaning of its name."""
     name, rest = words[0].value, words[1:]
     option = PREFIX_OPTIONS.get(name)
     if option is None:
@@ -156,13 +156,13 @@ def _command_behind_prefix(words: list[ShellWord]) -> list[ShellWord] | None:
 
 
 def _commands_run_by(program: str, words: list[ShellWord]) -> Iterator[list[ShellWord]]:
-    """The commands in the words of `find` and `xargs`; one that nothing matches where that is not known."""
+    """The commands in the words of `find` and `xargs`; one that nothing matches if they are not known."""
     unknown = [ShellWord("\0", "\0", "*", expands=True)]
     if program == "xargs":
         rest = words[1:]
         while rest and rest[0].raw in _XARGS_FLAGS:
             rest = rest[1:]
-        added = ShellWord("{}", "{}", "{}")  # stands for what it reads from its input
+        added = ShellWord("{}", "{}", "{}")  # represents the words that are read from the input
         yield [*rest, added] if rest and not rest[0].value.startswith("-") else unknown
         return
     if program == "fd" or any(word.expands or (word.globs and word.raw != "{}") for word in words):
@@ -182,6 +182,6 @@ def _is_redirection_covered(redirection: Redirection, patterns: Sequence[str]) -
     if target.is_exact and target.value == "/dev/null":
         return True
     if not target.is_exact or not target.value:
-        # Only `> *` means a file whose name is not known.
+        # Only `> *` covers a file with an unknown name.
         return _is_allowed(patterns, f"{sign} \0{target.raw}", sign)
     return _is_allowed(patterns, f"{sign} {os.path.normpath(target.value)}", sign)

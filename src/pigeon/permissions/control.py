@@ -1,7 +1,7 @@
-"""The permission rules of an agent: those of the settings and of the host, and the gate that they make.
+"""The permission rules of an agent: those of the settings and of the host, and the gate that applies them.
 
-As long as no rule says anything there is no gate, and nothing of `permissions/rules` is imported; `set_permissions` can
-make one at any time.
+As long as there are no rules there is no gate, and `permissions/rules` is not imported; `set_permissions` can create
+one at any time.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class HostPermissions(Struct, frozen=True):
-    """What the host asks for when the agent starts: rules as JSON, as a path of a file or as they are, and a mode."""
+    """The host's requests at the start of the agent: rules as JSON, as a file path or parsed, and a mode."""
 
     rules: str | Mapping[str, Any] | None = None
     approval_mode: ApprovalMode = "yolo"
@@ -52,11 +52,11 @@ class SessionParts(Struct, frozen=True, kw_only=True):
 
 
 class AgentPermissions:
-    """What stands before the tool calls of one agent; `gate` is asked anew for each call.
+    """The permissions of one agent; `gate` is read again for each call.
 
     `own` are the absolute paths of the agent's folder and of its extensions, which a model must not write unless a rule
-    names them. `extending` is the gate of extensions, which is asked after the rules. `walled` says whether there is a
-    sandbox: then a last gate asks about what is to run outside.
+    names them. `extending` is the gate of extensions, which comes after the rules. `walled` means that there is a
+    sandbox: then a last gate asks about commands that are to run outside.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class AgentPermissions:
         self._leaving: Gate | None = None
         self._layers: PermissionLayers | None = None
         self._asking: PermissionGate | None = None
-        # What waits for a gate: there is none before there are rules.
+        # Allowances that wait for a gate: there is none before there are rules.
         self._kept: list[SessionAllowance] = []
         self._gate = extending
 
@@ -103,10 +103,10 @@ class AgentPermissions:
         return (self._layers or PermissionLayers()).timeout_ms
 
     def use_folder(self, cwd: str, trusted: bool, harmless: bool) -> None:
-        """Read the rules of the settings, which are those of another folder now, and the first time those of the host.
+        """Read the rules in the settings for this folder, and at the first call also those of the host.
 
-        What is wrong in settings is reported, and so are rules for tools that do not exist. Options that cannot be
-        followed raise `StartupError`.
+        Errors in settings are reported, and so are rules for tools that do not exist. Invalid options raise
+        `StartupError`.
         """
         asked, settings, reports = self._asked_for, self._settings, self._reports
         mode = settings.settings.tools.approval_mode
@@ -140,7 +140,7 @@ class AgentPermissions:
         self._use_layers(replace(self._layers or PermissionLayers(), host=host))
 
     def set_host_mode(self, mode: ApprovalMode) -> None:
-        """Take this approval mode for the host, from the next call on; its rules stay."""
+        """Set the host's approval mode from the next call on; its rules stay."""
         from pigeon.permissions.rules import PermissionLayers
 
         self._host_mode = mode
@@ -148,26 +148,25 @@ class AgentPermissions:
         self._use_layers(replace(layers, host=replace(layers.host, mode=mode)))
 
     def session_allowances(self) -> list[SessionAllowance]:
-        """What was allowed for the session that is open."""
+        """The allowances of the open session."""
         return self._kept if self._asking is None else self._asking.session_allowances()
 
     def restore_allowances(self, calls: Sequence[SessionAllowance]) -> None:
-        """An earlier process was allowed this in the session that is open: so is this one, unless rules deny it."""
+        """Restore what an earlier process was allowed in the open session, unless rules now deny it."""
         self._kept = list(calls)
         if self._asking is not None:
             self._asking.allow_calls(calls)
 
     def current_permissions(self) -> Permissions:
-        """What is in force, source by source, and what was allowed for the session."""
+        """The rules and modes in force, by source, and the allowances of the session."""
         from pigeon.permissions.gate import describe_permissions
         from pigeon.permissions.rules import PermissionLayers
 
         return describe_permissions(self._layers or PermissionLayers(), self.session_allowances())
 
     def make_concealment_test(self, tool: str) -> Callable[[str], bool]:
-        """Returns a test for real paths that a search of the working directory by this tool must not show, by the
-        rules of now.
-        """
+        """A test for real paths that a search of the working directory by this tool must not show under the current
+        rules."""
         if self._asking is None or self._layers is None or not self._layers.is_in_force:
             return lambda place: False
         return self._asking.make_concealment_test(tool)
@@ -248,7 +247,7 @@ def _is_json(given: str) -> bool:
 
 
 def _read_host_value(given: str | Mapping[str, Any], environment: Environment) -> Any:
-    """The rules as an option gives them: as JSON, or in a file; raises `Refusal`."""
+    """The rules in an option, as JSON or as the path of a file; raises `Refusal`."""
     if not isinstance(given, str):
         return dict(given)
     if _is_json(given):

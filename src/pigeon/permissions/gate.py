@@ -1,8 +1,8 @@
 """Permissions: a gate before every tool call that lets it pass, refuses it, or asks the host.
 
-Asking is a `select` dialog, so every client of the protocol can answer. Anything but a clear yes in time is a no: no
-answer, an answer that is none of the options, no host, a failure on the way. A refused call ends with an error result
-that the model reads; nothing hangs.
+Asking is a `select` dialog, so every client of the protocol can answer. Anything but a clear approval in time is a
+refusal: no answer, an answer that is not an option, no host, a failure. A refused call ends with an error result that
+the model reads; nothing hangs.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ REASONS: dict[PermissionOutcome, str] = {
     "aborted": "the question was withdrawn",
     "disconnected": "there is no host to ask",
 }
-# Letters that a screen shows as nothing.
+# Letters that screens show as blank.
 _BLANKS = "[\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0\u034f\u180b-\u180f\U000e0100-\U000e01ef]"
 _WIDEST_GAP, _TALLEST_GAP, _MOST_MARKS, _TAB = 40, 4, 8, 8
 
 
 class PermissionQuestion(Struct, frozen=True):
-    """What the host is asked: a text with everything in it that a person needs, and the call as programs need it."""
+    """The question for the host: a text with everything that a person needs, and the call for programs."""
 
     title: str
     call: ToolCall
@@ -64,12 +64,12 @@ class PermissionQuestion(Struct, frozen=True):
     options: tuple[str, ...] = OPTIONS
 
 
-# Asks the host within a time in ms, and says how that ended.
+# Asks the host within a time in ms, and returns the outcome.
 Ask = Callable[[PermissionQuestion, int], Awaitable[PermissionOutcome]]
 
 
 def outcome_of(value: object) -> PermissionOutcome:
-    """What an answer means: anything but one of the two options that allow is a no."""
+    """The meaning of an answer: anything but one of the two allowing options is a refusal."""
     if not isinstance(value, str):
         return "denied"
     return {ALLOW_ONCE: "once", ALLOW_ALWAYS: "session"}.get(value, "denied")  # type: ignore[return-value]
@@ -85,10 +85,10 @@ class AllowedCall(Struct, frozen=True):
 
 
 class PermissionGate:
-    """Asks the rules, and the host where the rules say so.
+    """Applies the rules, and asks the host if they require it.
 
-    `paths` gives the resolver that the tools use now, `session` the id of the session that is open now: both can
-    change, and what was allowed for one session and its folder holds there.
+    `paths` returns the current resolver of the tools, `session` the id of the open session: both can change, and
+    allowances apply to one session and its folder.
     """
 
     def __init__(
@@ -110,11 +110,10 @@ class PermissionGate:
         self._allowed: dict[AllowedCall, None] = {}
 
     def use_rules(self, rules: PermissionLayers) -> None:
-        """Ask these rules from the next call on; what was allowed for a session stays so, unless they deny it."""
         self._rules = rules
 
     def session_allowances(self) -> list[SessionAllowance]:
-        """What was allowed for the session that is open."""
+        """The allowances of the open session."""
         session = self._session()
         return [
             SessionAllowance(tool_name=call.tool, subject=call.subject, cwd=call.cwd)
@@ -123,13 +122,13 @@ class PermissionGate:
         ]
 
     def allow_calls(self, calls: Sequence[SessionAllowance]) -> None:
-        """Allows these calls for the session that is open."""
+        """Add allowances for the open session."""
         for call in calls[:MOST_REMEMBERED]:
             self._allowed[AllowedCall(self._session(), call.cwd, call.tool_name, call.subject)] = None
 
     def make_concealment_test(self, tool: str) -> Callable[[str], bool]:
-        """A test for real paths in the working directory that no search by this tool shows to a person who says yes to
-        the search itself: what is denied, and what other rules ask about."""
+        """A test for real paths in the working directory that no search by this tool shows, even if the search itself
+        is allowed: paths that are denied, and paths that other rules ask about."""
         rules, paths = self._rules, self._paths()
         try:
             with paths.hold_path(".") as held:
@@ -139,11 +138,11 @@ class PermissionGate:
         return make_concealment_test(rules, tool, answered, paths)
 
     async def before_call(self, prepared: PreparedCall) -> None:
-        """Let it pass; raises `CallDenied` when the call may not run."""
+        """Return if the call may run; otherwise raise `CallDenied`."""
         tool, subject, paths = prepared.call.name, prepared.subject, self._paths()
         rules, said = self._rules, await self._require_ruling(tool, subject, paths)
         key = AllowedCall(self._session(), paths.cwd, tool, _allowance_key_of(subject))
-        # What is to leave the sandbox is asked about in any case, and by the gate behind this one.
+        # A command that is to leave the sandbox is asked about in any case, by the gate after this one.
         leaves = isinstance(subject, CommandSubject) and subject.outside
         if said.verdict == "ask" and key not in self._allowed and not leaves:
             await self._require_approval(prepared, key, await _format_subject(subject, paths), said.rule)
@@ -153,18 +152,17 @@ class PermissionGate:
             prepared.conceal(make_concealment_test(self._rules, tool, said.asking, paths))
 
     async def after_call(self, call: ToolCall, outcome: ToolOutcome, is_error: bool) -> tuple[ToolOutcome, bool]:
-        """Returns the outcome unchanged: this gate only checks calls before they run."""
         return outcome, is_error
 
     async def _require_ruling(self, tool: str, subject: Subject, paths: PathResolver) -> Ruling:
-        """What the rules say, if they do not deny it and no protected place is in the way; else raises `CallDenied`."""
+        """The ruling, if no rule denies the call and no protected place prevents it; else raises `CallDenied`."""
         said = ruling_of(self._rules, tool, subject, paths)
         if said.verdict == "deny":
             raise self._denial(tool, await _format_subject(subject, paths), f"denied by {_describe_rule(said.rule)}")
         return await self._ruling_of_protected(tool, subject, paths, said)
 
     async def _ruling_of_protected(self, tool: str, subject: Subject, paths: PathResolver, said: Ruling) -> Ruling:
-        """What is to be done about a call that writes: as `said`, if nothing of what it writes is protected."""
+        """The ruling about a call that writes: `said`, unless anything that it writes is protected."""
         if isinstance(subject, PathSubject) and subject.access == "write":
             places: list[PlacedPath] | None = [PlacedPath(subject.path.names, subject.path.place)]
             writing = tool
@@ -182,7 +180,7 @@ class PermissionGate:
                 raise self._denial(
                     tool, await _format_subject(subject, paths), _explain_protection(writing, place, parts, paths)
                 )
-        # A rule that names the place and asks has been heard already: `said` is about all rules of all sources.
+        # A rule that names the place and asks has been applied already: `said` covers all rules of all sources.
         return said
 
     async def _require_approval(self, prepared: PreparedCall, key: AllowedCall, shown: str, rule: str | None) -> None:
@@ -216,7 +214,7 @@ class PermissionGate:
 
 
 def describe_permissions(rules: PermissionLayers, allowed: list[SessionAllowance]) -> Permissions:
-    """The rules as the host sees them."""
+    """The rules in the form for hosts."""
     user, project, host = (
         SourceRules(
             **{verdict: [rule.text for rule in some] for verdict, some in source.by_verdict.items()},
@@ -255,7 +253,8 @@ async def _format_subject(subject: Subject, paths: PathResolver) -> str:
 
 
 def format_subject(subject: Subject, cwd: str) -> str:
-    """What a person wants to see before saying yes, without anything that could pass for something else on a screen."""
+    """The subject of a call for a person who has to approve it, without anything that could be mistaken for something
+    else on a screen."""
     if isinstance(subject, CommandSubject):
         text = subject.command
     elif isinstance(subject, PathSubject):
@@ -271,8 +270,8 @@ def format_subject(subject: Subject, cwd: str) -> str:
 
 
 def make_visible(text: str) -> str:
-    """A text of which nothing is hidden on a screen: all of it, with what a screen does not show replaced, and gaps
-    that could push its end out of sight told by their size."""
+    """A text with nothing hidden on a screen: invisible characters are replaced, and gaps that could push its end out
+    of sight become notes of their size."""
     plain = re.sub(_BLANKS, "\ufffd", "".join(_replace_unprintable(text)))
     plain = re.sub(rf"\ufffd{{{_MOST_MARKS + 1},}}", lambda gap: f"[{len(gap[0])} unprintable characters]", plain)
     plain = re.sub(rf"[ \t]{{{_WIDEST_GAP // _TAB},}}", _describe_gap, plain)
@@ -285,7 +284,7 @@ def make_visible(text: str) -> str:
 
 
 def _replace_unprintable(text: str) -> Iterator[str]:
-    """Its characters; what cannot be printed is replaced, and so are marks that pile up on a letter."""
+    """Its characters; unprintable ones are replaced, and so are marks that pile up on a letter."""
     marks = 0
     for char in text:
         marks = marks + 1 if unicodedata.combining(char) else 0

@@ -1,6 +1,6 @@
 """Several gates as one: permissions before extensions.
 
-A gate that changes the arguments cannot get around those before it: they are asked again about the changed ones.
+A gate that changes the arguments cannot circumvent earlier gates: they check the changed ones again.
 """
 
 from __future__ import annotations
@@ -31,5 +31,5 @@ class _GateChain:
 
 
 def chain_gates(gates: Sequence[Gate]) -> Gate:
-    """One gate that asks these in order, before a call and after it."""
+    """One gate that applies these in order, before a call and after it."""
     return gates[0] if len(gates) == 1 else _GateChain(gates)

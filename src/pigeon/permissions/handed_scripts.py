@@ -1,6 +1,5 @@
-"""Texts in a shell command that are commands again: what it hands to shells and to other programs that run commands,
-its own commands with their braces expanded, and its pieces where its structure was not understood.
-"""
+"""Texts in a shell command that are commands again: those passed to shells and to other programs that run commands, its
+own commands with their braces expanded, and its pieces if its structure was not understood."""
 
 from __future__ import annotations
 
@@ -27,13 +26,13 @@ _SEQUENCE = re.compile(r"\{(-?\d{1,6}|[A-Za-z])\.\.(-?\d{1,6}|[A-Za-z])(?:\.\.-?
 
 
 def without_assignments(words: list[ShellWord]) -> list[ShellWord]:
-    """The words behind the assignments before a command; all of them if there is no command."""
+    """The words behind the assignments before a command; all words if there is no command."""
     first = next((at for at, word in enumerate(words) if not ASSIGNMENT.match(word.raw)), 0)
     return words[first:]
 
 
 def names_defined_in(script: ShellScript) -> set[str]:
-    """Names that the command gives another meaning: functions, aliases, remembered places of programs."""
+    """Names that the command redefines: functions, aliases, remembered paths of programs."""
     names = set(script.functions)
     for words in script.commands:
         if any(word.value in _DEFINING for word in words):
@@ -42,7 +41,7 @@ def names_defined_in(script: ShellScript) -> set[str]:
 
 
 def may_run_its_words(words: list[ShellWord], defined: Collection[str]) -> bool:
-    """Whether any word of a command could be run: its name is not certain, or something in it runs others."""
+    """Whether any word of a command could be run: its name is uncertain, or something in it runs other commands."""
     named = without_assignments(words)
     return (
         not named[0].is_exact
@@ -57,7 +56,7 @@ def scripts_in(script: ShellScript, defined: Collection[str]) -> Iterator[str]:
     yield from _other_readings(script)
     runners = [words for words in script.commands if may_run_its_words(words, defined)]
     if any(word.expands for words in runners for word in words):
-        runners = script.commands  # any text may be what is run
+        runners = script.commands  # any text may be run
     for words in runners:
         yield from _texts_handed_over(words)
     if any(_runs_input(words) for words in script.commands):
@@ -67,11 +66,11 @@ def scripts_in(script: ShellScript, defined: Collection[str]) -> Iterator[str]:
 
 
 def _other_readings(script: ShellScript) -> Iterator[str]:
-    """The script or its commands read otherwise: lines joined, as `sh` does, in pieces, with braces expanded."""
+    """Other readings of the script or its commands: lines joined, as `sh` does, in pieces, with braces expanded."""
     if "\\\n" in script.text:
         yield script.text.replace("\\\n", "")
     if "&>" in script.text:
-        yield script.text.replace("&>", "& >")  # what a plain `sh` makes of it
+        yield script.text.replace("&>", "& >")  # how a plain `sh` reads it
     if script.unterminated:
         pieces = _SEPARATORS.split(script.text)
         yield from pieces if len(pieces) > 1 else ()
@@ -112,7 +111,7 @@ def _texts_handed_over(words: list[ShellWord]) -> Iterator[str]:
 
 
 def _expand_braces(words: list[ShellWord]) -> str | None:
-    """A command with its braces expanded; None if that makes too many words of it."""
+    """A command with its braces expanded; None if that results in too many words."""
     opaque: list[str] = []
 
     def hide(found: re.Match[str]) -> str:
@@ -136,7 +135,7 @@ def _expand_braces(words: list[ShellWord]) -> str | None:
 
 
 def _expand_first_brace(text: str) -> list[str] | None:
-    """The text with its first brace that has alternatives replaced by each of them; None if there is no such brace."""
+    """One text for each alternative of the first brace that has any; None if there is no such brace."""
     begins: list[list[int]] = []
     for found in _BRACES.finditer(text):
         at, sign = found.start(), found[0]
@@ -147,7 +146,7 @@ def _expand_first_brace(text: str) -> list[str] | None:
         elif sign == "}" and begins:
             cuts = [*begins.pop(), at]
             if len(cuts) > MOST_ALTERNATIVES:
-                return [""] * len(cuts)  # more than can be looked at
+                return [""] * len(cuts)  # too many to examine
             if len(cuts) > 2:
                 parts = [text[begin + 1 : end] for begin, end in pairwise(cuts)]
                 return [text[: cuts[0]] + part + text[at + 1 :] for part in parts]

@@ -1,9 +1,9 @@
-"""Every command that a shell command could run, for rules that deny or ask.
+"""Every command that a shell command could run, for denying and asking rules.
 
-A rule is looked for in the command as it is written, cut at every sign that can separate commands, and as
-`shell_syntax` reads it. Where it is not certain what is run, more is taken to be possible: behind a program that runs
-others, a function, an alias or a name that is not written out, each word may be a command; and such a name may be any
-that occurs in the command.
+A rule is matched against the command as written, cut at every character that can separate commands, and as
+`shell_syntax` reads it. If it is uncertain what is run, more counts as possible: behind a program that runs others, a
+function, an alias or a computed name, each word may be a command; and such a name may be any that occurs in the
+command.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _FIND_OPTIONS = (*FINDING_OPTIONS, "-x", "-X")
 
 
 class _PatternMatchers(Struct, frozen=True):
-    """A pattern of a rule, the name of the program in it, and what finds it among texts and inside texts."""
+    """A pattern of a rule, its program name, and matchers for whole texts and for parts of texts."""
 
     name: str
     forms: list[str]
@@ -49,7 +49,7 @@ class _PatternMatchers(Struct, frozen=True):
 def _matchers_of(pattern: str) -> _PatternMatchers:
     plain = normalize_pattern(pattern)
     name, _, rest = plain.partition(" ")
-    # Options may stand between the name of a program and the rest of a rule: `git -C x push`.
+    # Options may come between a program's name and the rest of a rule: `git -C x push`.
     forms = [plain, f"{name} -* {rest}"] if rest and not rest.startswith("*") else [plain]
     if rest == "*":  # without any argument it is the same program
         forms.append(name)
@@ -58,12 +58,12 @@ def _matchers_of(pattern: str) -> _PatternMatchers:
 
 
 class PossibleCommands:
-    """Texts of all commands that could be run, and of what could contain one."""
+    """Texts of all commands that could be run, and of texts that could contain one."""
 
     def __init__(self, command: str, scripts: Sequence[ShellScript]) -> None:
         self._texts: dict[str, None] = {}
         self._behind: dict[str, None] = {}  # each word in these may be a command
-        self._uncertain: dict[tuple[str, str], None] = {}  # shapes of names that are not written out, and what follows
+        self._uncertain: dict[tuple[str, str], None] = {}  # shapes of computed names, with the text that follows
         self._names: dict[str, None] = {}
         self._defined = {name for script in scripts for name in names_defined_in(script)}
         command = command.replace("\0", " ")
@@ -85,7 +85,7 @@ class PossibleCommands:
         return len(self._uncertain) > MOST_UNCERTAIN
 
     def can_match(self, pattern: str) -> bool:
-        """Whether a pattern of a rule that denies or asks matches any of them."""
+        """Whether a pattern of a denying or asking rule matches any of them."""
         matchers = _matchers_of(pattern)
         return (
             any(matches(self._joined_texts) for matches in matchers.among)
@@ -94,7 +94,7 @@ class PossibleCommands:
         )
 
     def _can_match_shape(self, shape: str, rest: str, matchers: _PatternMatchers) -> bool:
-        """Whether a command whose name has a shape could match a pattern."""
+        """Whether a command whose name has this shape could match a pattern."""
         if not shape.strip("*"):
             if not any_text_matcher(matchers.name)(self._joined_names):
                 return False
@@ -138,7 +138,7 @@ class PossibleCommands:
         self._texts[text] = None
 
     def _add_words(self, words: Sequence[str], runs_words: bool = False) -> None:
-        """Adds a command by its words: as it is, without what precedes it, and without the folder of the program."""
+        """Add a command by its words: as it is, without its prefixes, and without the folder of the program."""
         self._add_text(" ".join(words))
         first = next((at for at, word in enumerate(words) if not _precedes_command(word)), len(words))
         if first == len(words):
@@ -146,7 +146,7 @@ class PossibleCommands:
         name, rest = os.path.basename(words[first]), words[first + 1 :]
         self._add_text(" ".join(words[first:]))
         self._add_text(" ".join((name, *rest)))
-        if sys.platform == "darwin":  # names of programs there have no case
+        if sys.platform == "darwin":  # names of programs are not case-sensitive there
             self._add_text(" ".join((name.lower(), *rest)))
         if rest and (runs_words or _may_run_words(words[first], name, self._defined)):
             self._add_arguments_run_later(name, rest)
@@ -162,13 +162,13 @@ class PossibleCommands:
 
 
 def has_one_reading(command: str) -> bool:
-    """Whether a command consists of plain words and runs no other."""
+    """Whether a command consists of plain words and runs no other command."""
     simple = _ONE_READING.fullmatch(command)
     return simple is not None and simple[1] not in RUNNERS and simple[1] not in KEYWORDS
 
 
 def _index_of_find_command(words: Sequence[str]) -> int:
-    """Where the first command begins that `find` runs."""
+    """The position of the first command that `find` runs."""
     return next((at + 1 for at, word in enumerate(words) if word in _FIND_OPTIONS), len(words))
 
 
@@ -186,7 +186,7 @@ def _names_in(text: str) -> list[str]:
 
 
 def _join_texts(texts: Iterable[str]) -> str:
-    """The texts between NULs, also in their composed form if that is another."""
+    """The texts between NULs, and also in their composed form if that differs."""
     joined = "\0" + "\0".join(dict.fromkeys(text.replace("\0", " ") for text in texts if text)) + "\0"
     if joined.isascii() or unicodedata.is_normalized("NFC", joined):
         return joined

@@ -1,11 +1,11 @@
 """Places that decide what the agent, the shell or git will do later: its own folders, start-up files, hooks.
 
-A model that may write there could give itself an extension or edit the rules. So while permission rules are in force,
-a call that writes there needs a rule whose pattern names the place; a rule that only happens to match does not count.
-`permissions/gate` asks about the place where a file really is and about the names it was called by.
+A model that may write there could install an extension for itself or edit the rules. So while permission rules are in
+force, a call that writes there needs a rule whose pattern names the place; a rule that merely matches it does not
+count. `permissions/gate` checks the real place of a file and the names by which it was called.
 
-Names are compared in one form for all their spellings: case, composition and invisible characters do not count, because
-there are file systems for which they do not.
+Names are compared in one common form: case, composition and invisible characters are ignored, because some file systems
+ignore them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ _OF_SYSTEM = """
     /etc/environment /etc/gitconfig /etc/inputrc /etc/ld.so.preload /etc/ssh /etc/sudoers /etc/sudoers.d /etc/crontab
     /etc/cron.d /etc/systemd /etc/pam.d
 """
-# Variables that name such a file or folder. Of a folder in `_FOLDERS` only these are meant.
+# Variables that contain the path of such a file or folder. For a folder in `_FOLDERS`, only these files in it are
+# meant.
 _NAMING = ("BASH_ENV", "ENV", "INPUTRC", "GIT_CONFIG_GLOBAL", "NPM_CONFIG_USERCONFIG", "PYTHONSTARTUP", "GNUPGHOME")
 _FOLDERS = {
     "XDG_CONFIG_HOME": ("fish", "git", "nushell", "powershell", "autostart", "systemd", "environment.d", "pip"),
@@ -53,27 +54,27 @@ _MOST_LINKED = 500
 
 
 class ProtectedPart(Struct, frozen=True):
-    """Something that is protected: how it is called, and the names in a row that a pattern must have to name it."""
+    """A protected part: its description, and the consecutive names that a pattern must contain to name it."""
 
     name: str
     words: tuple[str, ...]
 
     def is_named_by(self, pattern: str) -> bool:
-        """Whether a pattern names this, and does not merely match it."""
+        """Whether a pattern names this part instead of merely matching it."""
         written = _folded_names(pattern)
         count = len(self.words)
         return any(written[at : at + count] == self.words for at in range(len(written) - count + 1))
 
 
-# A file or folder that is protected with all that is in it, and what is said of it.
+# A file or folder that is protected with everything in it, and its description.
 Root = tuple[str, ProtectedPart]
 
 
 class ProtectedPlaces:
-    """What is protected for one agent and one user.
+    """The protected places of one agent and one user.
 
-    `own` are files and folders of the agent: its folder, extensions and rules that were named to it. The first of
-    `homes` is the one that `~` means. `variables` may change while the agent runs.
+    `own` are files and folders of the agent: its folder, and the extensions and rule files named in its options. The
+    first of `homes` is the one that `~` means. `variables` may change while the agent runs.
     """
 
     def __init__(self, own: Sequence[str], homes: Sequence[str], variables: Mapping[str, str]) -> None:
@@ -82,7 +83,7 @@ class ProtectedPlaces:
         self._variables = variables
 
     def find_protected(self, files: Iterable[PlacedPath], cwd: str) -> list[tuple[PlacedPath, Sequence[ProtectedPart]]]:
-        """Those of some files that are protected, each with what protects it; looks at the disk, so not in the loop."""
+        """The protected ones among these files, each with the reasons; reads the disk, so not in the event loop."""
         known = [*self._roots(), *_repository_roots(cwd, self._homes[0])]
         protected = ((file, self._parts((*file.names, file.place), known)) for file in files)
         return [(file, parts) for file, parts in protected if parts]
@@ -127,9 +128,9 @@ class ProtectedPlaces:
 def ruling_of_named_parts(
     layers: PermissionLayers, tool: str, place: PlacedPath, parts: Sequence[ProtectedPart], paths: PathResolver
 ) -> Ruling:
-    """What the rules say that name all of these parts: ask or allow, and deny if there is none.
+    """The ruling of the rules that name all of these parts: ask or allow, and deny if there is none.
 
-    It is for the user to name them, and for others only where the user has no rules.
+    Only the user's rules may name them, and other rules only if the user has none.
     """
     deciding = next((rules for rules in (layers.user, layers.host) if rules.is_in_force), layers.project)
     for verdict, rules in deciding.by_verdict.items():
@@ -149,7 +150,7 @@ def _parts_anywhere(place: str) -> Iterator[ProtectedPart]:
 
 
 def _repository_roots(place: str, home: str) -> Iterator[Root]:
-    """What git keeps about the repository that a place is in, also elsewhere than in `.git`, and the hooks it runs."""
+    """The files that git keeps about the repository of a place, even outside `.git`, and the hooks that it runs."""
     folder = place
     while not os.path.lexists(os.path.join(folder, ".git")):
         above = os.path.dirname(folder)
@@ -175,7 +176,7 @@ def _repository_roots(place: str, home: str) -> Iterator[Root]:
 
 
 def _read_start(path: str) -> str:
-    """The beginning of a file; nothing where there is none."""
+    """The beginning of a file; empty if there is none."""
     try:
         return read_beginning(path, _LONGEST_FILE)[0]
     except (OSError, ValueError):
@@ -183,11 +184,12 @@ def _read_start(path: str) -> str:
 
 
 def _roots_of(path: str, part: ProtectedPart) -> Iterator[Root]:
-    """A file or folder by its names, as they are written and behind links; none for what no system would open."""
+    """A file or folder under its names, as written and with links resolved; empty for a name that no system would
+    open."""
     if len(path) > _LONGEST_PATH:
         return
     yield path, part
-    # A path that a repository gives may have a NUL in it.
+    # A path in a repository may contain NUL.
     with suppress(ValueError):
         real = os.path.realpath(path)
         if real != path:
@@ -195,7 +197,7 @@ def _roots_of(path: str, part: ProtectedPart) -> Iterator[Root]:
 
 
 def _identity(path: str) -> tuple[int, int] | None:
-    """What a file with several names is known by; none if it has one name, or there is none."""
+    """The identity of a file with several names; None if it has one name or does not exist."""
     with suppress(OSError, ValueError):
         found = os.lstat(path)
         if stat.S_ISREG(found.st_mode) and found.st_nlink > 1:
@@ -204,7 +206,7 @@ def _identity(path: str) -> tuple[int, int] | None:
 
 
 def _identities(path: str) -> Iterator[tuple[int, int] | None]:
-    """Of a protected file, or of the files in a protected folder."""
+    """The identities of a protected file, or of the files in a protected folder."""
     yield _identity(path)
     with suppress(OSError, ValueError), os.scandir(path) as entries:
         for entry in islice(entries, _MOST_LINKED):
@@ -212,6 +214,6 @@ def _identities(path: str) -> Iterator[tuple[int, int] | None]:
 
 
 def _folded_names(path: str) -> tuple[str, ...]:
-    """The names in a path or pattern, each in the form that all its spellings share."""
+    """The names in a path or pattern, each in the common form of its spellings."""
     plain = "".join(char for char in fold_spelling(path) if unicodedata.category(char) != "Cf")
     return tuple(word for word in plain.casefold().split("/") if word not in ("", "."))

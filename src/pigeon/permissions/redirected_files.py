@@ -1,7 +1,7 @@
-"""The files that redirections of a shell command may write or read, wherever the command has gone by then.
+"""The files that redirections of a shell command may write or read, whatever folder the command is in by then.
 
-Which `cd` comes first, and which one has no effect behind a bracket, is not followed: each may begin where any other
-ended. Where a name begins or ends with a value that is not known (`$1`), each word of the command may be that value.
+The order of `cd` commands, and their end at a bracket, is not tracked: each may start where any other ended. If a name
+begins or ends with an unknown value (`$1`), each word of the command may be that value.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PROCESS_FOLDER = re.compile(r"/+proc/+(?:(?:self|thread-self|\d+)/+)?cwd(?=/|$)
 
 
 class RedirectedFiles:
-    """What the redirections of a command and of the scripts in it may open."""
+    """The files that the redirections of a command and of the scripts in it may open."""
 
     def __init__(self, scripts: Sequence[ShellScript], cwd: str, home: str) -> None:
         self._scripts = scripts
@@ -37,7 +37,6 @@ class RedirectedFiles:
         self._home = home
 
     def find_paths(self, access: str) -> list[str] | None:
-        """The absolute paths that are written or read; None if there are too many, or a name may be any."""
         wanted = _READING if access == "read" else _WRITING
         targets = {
             (redirection.target.raw, redirection.target.value): (redirection.target, script)
@@ -60,7 +59,7 @@ class RedirectedFiles:
         return list(found)
 
     def _guess_names(self, target: ShellWord, script: ShellScript) -> Iterator[str]:
-        """What a name may be that begins or ends with a value that is not known."""
+        """The possible names if a name begins or ends with an unknown value."""
         first, last = _FIRST_VALUE.match(target.raw), _LAST_VALUE.search(target.raw)
         for found, begins in ((first, True), (last, False)):
             variable = "" if found is None else found[1] or found[2] or ""
@@ -72,13 +71,13 @@ class RedirectedFiles:
 
     @cached_property
     def _loop_variables(self) -> set[str]:
-        """Variables of loops that have several values."""
+        """The loop variables that have several values."""
         loops = (words for script in self._scripts for words in script.commands if words[0].raw == "for")
         return {words[1].value for words in loops if len(words) > 4}
 
     @cached_property
     def _path_words(self) -> list[str]:
-        """Every word of the command that could be a part of a path, and what stands behind `=` in one."""
+        """Every word of the command that could be part of a path, and the text behind `=` in words."""
         found: dict[str, None] = {}
         for script in self._scripts:
             texts = [word.value for words in script.commands for word in words]
@@ -88,7 +87,7 @@ class RedirectedFiles:
         return list(found)
 
     def _find_folders(self) -> list[str] | None:
-        """Where the command may be at any time; None if those are too many."""
+        """The folders that the command may be in at any time; None if there are too many."""
         folders = {self._cwd: None}
         for script in self._scripts:
             search = [entry for entry in script.variables.get("CDPATH", "").split(":") if entry]
@@ -112,7 +111,7 @@ class RedirectedFiles:
         return list(folders)
 
     def _names_of(self, word: ShellWord, script: ShellScript) -> list[str]:
-        """What a word may name as a path; relative where it depends on the folder that the command is in by then."""
+        """The paths that a word may name; relative if they depend on the current folder at that time."""
         value, tilde, cwd = word.value, _TILDE.match(word.raw), self._cwd.rstrip("/")
         if tilde is not None:
             rest = value[tilde.end() :]
@@ -131,10 +130,10 @@ class RedirectedFiles:
 
 
 def _precedes_builtin(word: ShellWord) -> bool:
-    """Whether a word before `cd` leaves it what it is."""
+    """Whether a word before `cd` does not change its meaning."""
     return ASSIGNMENT.match(word.raw) is not None or word.value in ("command", "builtin", "--", "-p")
 
 
 def _may_be_any(word: ShellWord) -> bool:
-    """Whether the shell may make another name of it, by what files there are."""
+    """Whether the shell may expand it to other names, depending on existing files."""
     return word.globs and any(sign in word.raw for sign in "*?[{")

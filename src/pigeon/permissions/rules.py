@@ -1,10 +1,9 @@
 """Permission rules: `tool` or `tool(pattern)`, in lists that deny, ask and allow.
 
-Rules look at the subject of a call and nothing else (`agent/interfaces.Subject`). They are read so that doubt works
-against a rule being too weak: what denies or asks needs one match, what allows needs all of them. A shell command is
-matched in all readings that `permissions/shell_commands` has of it; a path by its names and by its place behind links,
-for rules that deny or ask also in the form that all spellings of a name have in common; other subjects by every text in
-their arguments.
+Rules only use the subject of a call (`agent/interfaces.Subject`). Doubt always results in the stricter reading: a
+denying or asking rule needs one match, allowing rules must match everything. A shell command is matched in all readings
+of `permissions/shell_commands`; a path by its names and its real place, and for denying and asking rules also in the
+common form of all spellings of its names; other subjects by every text in their arguments.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ _UNASKED: dict[ApprovalMode, tuple[ToolKind, ...]] = {
 
 
 class PermissionRule(Struct, frozen=True):
-    """One rule as it was written, taken apart."""
+    """One parsed rule, with its original text."""
 
     text: str
     tool: str
@@ -71,7 +70,6 @@ def strictest_verdict(verdicts: Iterable[Verdict]) -> Verdict:
 
 
 def strictest_mode(modes: Iterable[ApprovalMode]) -> ApprovalMode:
-    """The one of them that asks most."""
     return min(modes, key=APPROVAL_MODES.index)
 
 
@@ -90,15 +88,15 @@ class PermissionRules(Struct, frozen=True):
         return any(self.by_verdict.values()) or self.default != "allow" or self.mode != "yolo"
 
     def default_verdict(self, tool: str) -> Verdict:
-        """What a call gets that no rule speaks of."""
+        """The verdict about a call that no rule matches."""
         unasked = _UNASKED.get(self.mode)
         by_mode: Verdict = "allow" if unasked is None or facts_of(tool).kind in unasked else "ask"
         return strictest_verdict((self.default, by_mode))
 
 
 class PermissionLayers(Struct, frozen=True):
-    """The rules by their source. Each source rules for itself, and the strictest ruling counts: so none of them can
-    allow what another one denies or asks about."""
+    """The rules by source. Each source rules separately, and the strictest ruling counts, so no source can allow what
+    another one denies or asks about."""
 
     user: PermissionRules = PermissionRules()
     project: PermissionRules = PermissionRules()
@@ -106,26 +104,24 @@ class PermissionLayers(Struct, frozen=True):
 
     @property
     def all_sources(self) -> tuple[PermissionRules, ...]:
-        """All of them, the user's first."""
         return self.user, self.project, self.host
 
     @property
     def is_in_force(self) -> bool:
-        """True if any of the rules says anything."""
         return any(rules.is_in_force for rules in self.all_sources)
 
     @property
     def timeout_ms(self) -> int:
-        """How long an answer is waited for: the shortest time that a source gives."""
+        """How long to wait for an answer: the shortest time that a source sets."""
         return min((rules.timeout_ms for rules in self.all_sources if rules.timeout_ms is not None), default=ASK_MS)
 
 
-# The first of some rules that matches a call; for rules that allow, nothing about the match may be in doubt.
+# The first of some rules that matches a call; for allowing rules, the match must be certain.
 FirstRule = Callable[[Sequence[PermissionRule], bool], PermissionRule | None]
 
 
 class Ruling(Struct, frozen=True):
-    """What the rules say of one call, which rule said it, and all rules that ask."""
+    """The ruling about one call, the rule that decided it, and all asking rules."""
 
     verdict: Verdict
     rule: str | None = None
@@ -135,10 +131,10 @@ class Ruling(Struct, frozen=True):
 def build_layers(
     user: Any, project: Any, mode: Any, report: Callable[[str], None], doubts: Sequence[str] = ()
 ) -> PermissionLayers:
-    """The rules of the settings. A project can only add what denies and asks.
+    """The rules of the settings. A project can only add denying and asking rules.
 
-    What cannot be understood is reported, and so are `doubts`: what else may have kept rules from being seen. With
-    either, everything that is not denied is asked about, also what a rule allows: another rule may be missing.
+    Invalid rules are reported, and so are `doubts`: other reasons why rules may be missing. With either, everything
+    that is not denied is asked about, even if a rule allows it, because another rule may be missing.
     """
     problems: list[str] = list(doubts)
     own = parse_rules(user, mode, problems)
@@ -163,14 +159,14 @@ def parse_host_rules(value: Any, mode: ApprovalMode) -> PermissionRules:
 
 
 def describe_wrong_rules(value: Any) -> list[str]:
-    """Returns a sentence for each thing in the rules of a settings file that cannot be understood."""
+    """A sentence for each invalid rule in a settings file."""
     problems: list[str] = []
     parse_rules(value, "yolo", problems)
     return problems
 
 
 def parse_rules(value: Any, mode: Any, problems: list[str]) -> PermissionRules:
-    """The rules of one source, and its approval mode; `problems` gets what cannot be understood."""
+    """The rules of one source, and its approval mode; errors are added to `problems`."""
     section = _read_section(value, problems)
     default = section.get("default", "allow")
     if default not in VERDICTS:
@@ -193,10 +189,10 @@ def parse_rules(value: Any, mode: Any, problems: list[str]) -> PermissionRules:
 
 
 def ruling_of(rules: PermissionLayers, tool: str, subject: Subject, paths: PathResolver) -> Ruling:
-    """What the rules say of a call: deny before ask before allow, else the default."""
+    """The ruling about a call: deny before ask before allow, else the default."""
     if isinstance(subject, PathSubject):
         place = PlacedPath(subject.path.names, subject.path.place)
-        # What is shown by searching is read as well.
+        # Text that a search shows counts as read.
         named = (READ, tool) if subject.access == "search" else (tool,)
         return _ruling_of_layers(
             rules,
@@ -207,13 +203,13 @@ def ruling_of(rules: PermissionLayers, tool: str, subject: Subject, paths: PathR
 
 
 def _read_command(command: str, paths: PathResolver) -> ShellCommand:
-    from pigeon.permissions.shell_commands import ShellCommand  # compiles much, and is needed for commands only
+    from pigeon.permissions.shell_commands import ShellCommand  # compiles much, and is only needed for commands
 
     return ShellCommand(command, {"HOME": paths.home, "PWD": paths.cwd, "OLDPWD": paths.cwd})
 
 
 def find_redirected_files(command: str, paths: PathResolver) -> list[PlacedPath] | None:
-    """The files that the redirections of a command write, as far as that can be seen; none if they are too many."""
+    """The files that the redirections of a command write, as far as that can be seen; None if there are too many."""
     read = _read_command(command, paths)
     files = None if read.has_overflowed else read.find_files(paths.cwd, paths.home, "write")
     if files is None or len(files) > MOST_WRITTEN:
@@ -226,7 +222,7 @@ def find_redirected_files(command: str, paths: PathResolver) -> list[PlacedPath]
 
 
 class PlacedPath(Struct, frozen=True):
-    """A path by its names, links not followed, and by where it really is."""
+    """A path by its names, links not followed, and by its real place."""
 
     names: tuple[str, ...]
     place: str
@@ -235,9 +231,7 @@ class PlacedPath(Struct, frozen=True):
 def make_concealment_test(
     rules: PermissionLayers, tool: str, answered: Container[str], paths: PathResolver
 ) -> Callable[[str], bool]:
-    """Returns a test for places that a search by this tool must not show: what `read` or the tool itself is denied
-    there.
-    """
+    """A test for places that a search by this tool must not show: those denied to `read` or to the tool itself."""
 
     def conceals_from(name: str, place: PlacedPath) -> bool:
         said = _ruling_of_layers(
@@ -268,8 +262,8 @@ def _ruling_of_source(rules: PermissionRules, tool: str, first: FirstRule) -> Ru
 
 
 def describe_unknown_tools(layers: PermissionLayers, known: Iterable[str]) -> Iterator[str]:
-    """A sentence for each rule for a tool that does not exist now; a host or an extension may bring it later, and the
-    tools of servers always come later."""
+    """A sentence for each rule for a tool that does not exist now. A host or an extension may add it later, and tools
+    of servers always come later."""
     names = sorted(known)
     for rule in (rule for rules in layers.all_sources for some in rules.by_verdict.values() for rule in some):
         later = rule.tool.startswith(PREFIX)
@@ -284,7 +278,7 @@ def describe_unknown_tools(layers: PermissionLayers, known: Iterable[str]) -> It
 
 
 def parse_rule(text: str) -> PermissionRule | None:
-    """A rule from its text; none if it is no rule. A built-in tool may be written in any case."""
+    """A rule from its text; None if it is invalid. The name of a built-in tool may have any case."""
     found = _RULE.fullmatch(text)
     if found is None:
         return None
@@ -335,7 +329,7 @@ def _shorten_item(item: object) -> str:
 def matches_place(
     rule: PermissionRule, tools: tuple[str, ...], place: PlacedPath, paths: PathResolver, strictly: bool
 ) -> bool:
-    """Whether a rule is for one of these tools and matches a place; `strictly` is for a rule that allows."""
+    """Whether a rule is for one of these tools and matches a place; `strictly` is set for allowing rules."""
     if not any(_is_for_tool(rule, tool, strictly) for tool in tools):
         return False
     return rule.pattern is None or _path_matches(rule.pattern, place, paths, strictly)
@@ -348,8 +342,8 @@ def _find_rule_for_place(
 
 
 def _is_for_tool(rule: PermissionRule, tool: str, strictly: bool) -> bool:
-    """Whether a rule is for a tool; what denies or asks is so in any case of the name. The name of a tool server, as
-    `mcp__server`, means all of its tools."""
+    """Whether a rule is for a tool; for denying and asking rules the case of the name is ignored. The name of a tool
+    server, such as `mcp__server`, covers all of its tools."""
     named = rule.tool if strictly else rule.tool.lower()
     tool = tool if strictly else tool.lower()
     if named.startswith(PREFIX) and tool.startswith(f"{named}__"):
@@ -358,9 +352,9 @@ def _is_for_tool(rule: PermissionRule, tool: str, strictly: bool) -> bool:
 
 
 class _CalledWith:
-    """One call that is about a command or about other arguments, and the rules that match it.
+    """One call about a command or other arguments, and the rules that match it.
 
-    What is found out for one rule is kept for the next one.
+    Results for one rule are kept for the next one.
     """
 
     def __init__(self, tool: str, subject: CommandSubject | ArgumentSubject, paths: PathResolver) -> None:
@@ -369,12 +363,12 @@ class _CalledWith:
         self._paths = paths
         self._readings: dict[str, ShellCommand] = {}
         self._places: dict[str, PlacedPath | None] = {}
-        # What the redirections of the command write and read, by the name of the tool that does so.
+        # The files that the command's redirections write and read, by the name of the tool that does the same.
         self._files: dict[str, list[str] | None] = {}
         self._arguments: dict[str | None, _ArgumentTexts] = {}
 
     def find_first(self, rules: Sequence[PermissionRule], strictly: bool) -> PermissionRule | None:
-        """The first rule that matches; of rules that allow a command, the first of those that cover it together."""
+        """The first rule that matches; for allowing rules and a command, the first of those that cover it together."""
         subject = self._subject
         if strictly and isinstance(subject, CommandSubject):
             meant = [rule for rule in rules if _is_for_tool(rule, self._tool, True)]
@@ -409,7 +403,7 @@ class _CalledWith:
         )
 
     def _has_redirection_match(self, rule: PermissionRule, command: str) -> bool:
-        """Whether a rule for `write` or `read` means a file that the command's redirections write or read."""
+        """Whether a rule for `write` or `read` covers a file that the command's redirections write or read."""
         for tool, access in ((WRITE, "write"), (READ, "read")):
             if _is_for_tool(rule, tool, False):
                 if tool not in self._files:
@@ -431,7 +425,7 @@ class _CalledWith:
         return not self._is_command(name) or self._is_covered([pattern], text)
 
     def _may_match(self, pattern: str, name: str, text: str) -> bool:
-        """What an argument of a foreign tool means is not known: it may be a command or a path."""
+        """Whether a pattern may match an argument of an unknown tool, which may be a command or a path."""
         read = self._parse_command(text)
         if (self._is_command(name) and read.has_overflowed) or read.can_run(pattern):
             return True
@@ -453,7 +447,7 @@ class _CalledWith:
         return read
 
     def _resolve_place(self, path: str) -> PlacedPath | None:
-        """What a text names, none if no file can have such a name."""
+        """The place that a text names, or None if no file can have such a name."""
         if path not in self._places:
             try:
                 with self._paths.hold_path(path) as held:
@@ -464,11 +458,11 @@ class _CalledWith:
 
 
 class _ArgumentTexts:
-    """Every text, number and truth value in arguments, with the name each stands under.
+    """Every text, number and boolean in arguments, with its name.
 
-    Names are texts, too, if they are no plain words (`{"files": {"a/b": …}}`), and for rules that deny or ask all names
-    are that stand in an argument. Those that may be commands or paths are `short`; `too_many` is true if they are more
-    than can be looked at in time.
+    Names are texts, too, if they are no plain words (`{"files": {"a/b": …}}`), and for denying and asking rules, all
+    names inside an argument are. Those that may be commands or paths are `short`; `too_many` is True if there are more
+    than can be checked in time.
     """
 
     def __init__(self, name: str, value: Json) -> None:
@@ -477,7 +471,7 @@ class _ArgumentTexts:
         size = 0
         names: dict[str, None] = {}
         waiting = [(name, value)]
-        # The names of arguments themselves are those of the tool.
+        # The top-level names are the tool's own.
         outermost = value if not name else None
         self.too_many = False
         while waiting and not self.too_many:
@@ -526,7 +520,7 @@ def _path_matches(pattern: str, path: PlacedPath, paths: PathResolver, strictly:
 
 
 def _place_matches(pattern: str, place: str, roots: list[str]) -> bool:
-    """Whether a pattern means a place: a name at any depth, a path from the working directory, or an absolute one."""
+    """Whether a pattern covers a place: a name at any depth, a path from the working directory, or an absolute one."""
     below = [place[len(root.rstrip("/")) + 1 :] or "." for root in roots if _is_below(place, root)]
     if "/" not in pattern.rstrip("/"):
         matches = rule_matcher(pattern.rstrip("/"))

@@ -1,7 +1,7 @@
-"""The way out of the sandbox: a command that is to run outside of it is asked about, each time, whatever rules say.
+"""The way out of the sandbox: the host is asked about every command that is to run outside, whatever the rules are.
 
-A rule that allows a command allows it behind the wall. To leave it takes a yes of the host to this one call, which
-shows the command and why the model wants it; no host, no answer in time and an unattended agent mean no.
+A rule that allows a command allows it behind the wall. To leave it, the host must approve this one call after seeing
+the command and the model's reason; no host, no answer in time and an unattended agent mean refusal.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ EXIT_OPTIONS = (ALLOW_ONCE, DENY)
 
 
 class SandboxExitGate:
-    """Asks the host about each command that is to run outside; `timeout_ms` is asked anew each time."""
+    """Asks the host about each command that is to run outside; `timeout_ms` is read again each time."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class SandboxExitGate:
         self._unattended = unattended
 
     async def before_call(self, prepared: PreparedCall) -> None:
-        """Let pass what stays inside, and what the host allows; raises `CallDenied` for the rest."""
+        """Return for commands inside, and for those that the host allows; raises `CallDenied` for the rest."""
         subject = prepared.subject
         if not isinstance(subject, CommandSubject) or not subject.outside:
             return

@@ -1,7 +1,7 @@
-"""One shell command as permission rules see it; `rules.py` decides with what is found out here.
+"""One shell command as permission rules see it; `rules.py` decides with the results.
 
 Three questions are asked of a command: could it run what a rule denies, does it do nothing but what rules allow, and
-which files do its redirections open. Each has a module of its own; they share what `shell_syntax` read.
+which files do its redirections open. Each has a module of its own; they share the result of `shell_syntax`.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class ShellCommand:
 
     @cached_property
     def _scripts(self) -> list[ShellScript]:
-        """The command, and the texts in it that it hands to a shell."""
+        """The command, and the texts in it that are passed to a shell."""
         if has_one_reading(self._command):
             return [self._script]
         found: list[ShellScript] = []
         waiting = [(self._script, 0)]
-        if len(self._script.variables) > len(self._variables) + 1:  # some may be used above the place they are set
+        if len(self._script.variables) > len(self._variables) + 1:  # some may be used before they are set
             waiting.append((read_script(self._command, self._script.variables), 0))
         word_count, defined = self._script.word_count, set[str]()
         while waiting:
@@ -63,7 +63,7 @@ class ShellCommand:
         return any(script.overflow for script in self._scripts) or self._possible.are_too_many
 
     def can_run(self, pattern: str) -> bool:
-        """Whether the command could run what a pattern of a rule that denies or asks matches."""
+        """Whether the command could run anything that a pattern of a denying or asking rule matches."""
         return self._possible.can_match(pattern)
 
     def find_files(self, cwd: str, home: str, access: str) -> list[str] | None:
@@ -71,5 +71,5 @@ class ShellCommand:
         return RedirectedFiles(self._scripts, cwd, home).find_paths(access)
 
     def is_covered(self, patterns: Sequence[str]) -> bool:
-        """Whether patterns of rules that allow cover all that the command does, as far as that is certain."""
+        """Whether patterns of allowing rules cover everything that the command does, as far as that is certain."""
         return is_covered(self._script, patterns)

@@ -1,4 +1,5 @@
-"""What permission rules know of programs and variables: which programs run others, and which variables are harmless."""
+"""What permission rules know about programs and variables: which programs run others, and which variables are
+harmless."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ JOINING = frozenset({"eval", "ssh", "watch", "parallel"})
 READING_COMMANDS = SHELLS | {"xargs", "parallel", "at", "batch", "mapfile", "readarray"}
 FINDING = frozenset({"find", "fd"})
 FINDING_OPTIONS = ("-exec", "-execdir", "-ok", "-okdir")
-# Programs that run what stands behind them, whatever their options are.
+# Programs that run the command in their arguments, whatever their options are.
 RUNNERS = SHELLS | JOINING | READING_COMMANDS | FINDING | {
     "alias", "arch", "bind", "builtin", "busybox", "bwrap", "caffeinate", "catchsegv", "cgexec", "choom", "chroot",
     "chrt", "command", "compgen", "complete", "coproc", "dbus-run-session", "doas", "dumb-init", "enable", "entr",
@@ -23,7 +24,7 @@ RUNNERS = SHELLS | JOINING | READING_COMMANDS | FINDING | {
     "systemd-run", "taskset", "time", "timeout", "tini", "tmux", "torsocks", "toybox", "trap", "unbuffer", "unshare",
     "valgrind", "xterm", "xvfb-run",
 }
-# Programs that run another one just as it is, with the options that change nothing about that.
+# Programs that run another one unchanged, with the options that do not affect that.
 PREFIX_OPTIONS = {
     "command": "-p ", "exec": "(?!)", "nohup": "(?!)", "setsid": "(?!)", "env": "(?!)", "nice": r"-n -?\d+ ",
     "timeout": r"\d+(?:\.\d+)?[smhd]? ", "stdbuf": r"-[ioe][L\d]\w* ",

@@ -1,10 +1,9 @@
 """A shell command read as bash reads it: its simple commands, their words, their redirections and here-documents.
 
 One pass from left to right, in linear time and with limits; nothing is run and no file is opened. The grammar is read
-flat: keywords, brackets and separators end a simple command and begin another one. Only what hides text from that is
-followed for what it is: quotes, substitutions, here-documents, comments, patterns of `case`. Rules that allow need to
-know exactly what would run, so everything that is not followed exactly sets `doubt`; rules that deny use whatever was
-found.
+flat: keywords, brackets and separators end a simple command and begin another one. Only constructs that hide text are
+parsed exactly: quotes, substitutions, here-documents, comments, patterns of `case`. Allowing rules need to know exactly
+what would run, so everything that is not parsed exactly sets `doubt`; denying rules use whatever was found.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from pigeon.permissions.shell_words import (
     WordReader,
 )
 
-# Words after which the next word is a command again.
+# Words after which another command begins.
 KEYWORDS = frozenset(
     {"if", "then", "elif", "else", "fi", "while", "until", "do", "done", "{", "}", "!", "esac", "time"}
 )
@@ -36,12 +35,12 @@ _REDIRECTION = re.compile(r"(?:\d++|(\{\w+\}))?(&>>|&>|<<<|<<-|<<|<>|<&|>&|>>|>\
 _ENDS_WORD = re.compile(r"[\s|&;()<>]|$")
 _DESCRIPTOR = re.compile(r"\d*-?")
 _QUOTES = str.maketrans("", "", "'\"\\")
-# A line that is continued within a sign of two characters, such as `$` and `(`.
+# A line continued within an operator of two characters, such as `$` and `(`.
 _CUT_SIGN = re.compile(r"[^\w\s./:,@%=\\-]\\\n")
 
 
 def read_script(text: str, variables: Mapping[str, str]) -> ShellScript:
-    """Reads a text of the shell, with variables whose values are known; never fails."""
+    """Read a shell text, given variables with known values; never fails."""
     script = ShellScript(text, variables)
     if "\0" in text or _CUT_SIGN.search(text):
         script.mark_doubt()
@@ -55,7 +54,7 @@ class ScriptReader(WordReader):
 
     def __init__(self, text: str, script: ShellScript, depth: int) -> None:
         super().__init__(text, script, depth)
-        self._waiting_documents: list[tuple[ShellWord, bool]] = []  # their texts begin behind the next line end
+        self._waiting_documents: list[tuple[ShellWord, bool]] = []  # their texts begin after the next line end
         self._words: list[ShellWord] = []
         self._is_redirected = False
         self._open: list[str] = []  # brackets and `case`s
@@ -206,7 +205,7 @@ class ScriptReader(WordReader):
         self._script.mark_doubt(found[1] is not None)
         self.skip_blanks()
         if operator in ("<&", ">&") and self._text.startswith("-", self._at):
-            # Closes a descriptor; what follows the `-` is the next word, which other shells see differently.
+            # Closes a descriptor; the text after `-` is the next word, which other shells read differently.
             self._at += 1
             self._script.mark_doubt(not _ENDS_WORD.match(self._text, self._at))
             return
@@ -222,7 +221,7 @@ class ScriptReader(WordReader):
         elif not (operator in ("<&", ">&") and target.is_exact and _DESCRIPTOR.fullmatch(target.value)):
             self._script.redirections.append(Redirection(operator, target))
         if operator.startswith("&"):
-            # In a plain `sh` this ends the command, and what follows the target is another one.
+            # In a plain `sh` this ends the command, and the text after the target is another one.
             self.skip_blanks()
             self._script.mark_doubt(self._text[self._at : self._at + 1] not in ("", "\n", "|", "&", ";", ")"))
 

@@ -1,8 +1,8 @@
 """One word of a shell command, read as bash reads it: quotes, escapes, variables and substitutions.
 
-`WordReader` moves over the text from left to right, in linear time. What it does not follow exactly sets `doubt` of the
-script that it belongs to, and what is too large or too deep sets `overflow`. The commands in substitutions are read by
-its subclass, `shell_syntax.ScriptReader`.
+`WordReader` moves over the text from left to right, in linear time. Anything that it does not parse exactly sets
+`doubt` of its script, and texts that are too large or too deep set `overflow`. The commands in substitutions are read
+by its subclass, `shell_syntax.ScriptReader`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ANSI_ESCAPE = re.compile(
 _ANSI_LETTERS = {"a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 _BACKTICKS = re.compile(r"`((?>(?:[^`\\]++|\\.)*))`", re.DOTALL)
 ARITHMETIC = re.compile(r"\$?\(\(([^()'\"\\`;#{}\[\]$]*)\)\)")
-# Arithmetic with a name in it may set a variable, or run what the value of one contains (`a[$(x)]`).
+# Arithmetic with a name in it may set a variable, or run a command in the value of one (`a[$(x)]`).
 _HAS_NAME = re.compile(r"[A-Za-z_]")
 _SIMPLE_PARAMETER = re.compile(
     r"\$(?:([A-Za-z_]\w*)|[0-9@*#?$!-]"
@@ -41,7 +41,7 @@ _BRACED_PARAMETER = re.compile(r"\$\{[#!]?([A-Za-z_]\w*)?(:?[-=+])?")
 
 
 class ShellWord(Struct, frozen=True):
-    """One word: as it is written, and what it means as far as that is known.
+    """One word: as written, and its meaning as far as known.
 
     In `value` quotes are removed, variables that the same command sets are filled in, and other expansions are empty.
     `shape` is the same with `*` for each expansion.
@@ -56,7 +56,7 @@ class ShellWord(Struct, frozen=True):
 
     @property
     def is_exact(self) -> bool:
-        """True if the shell makes exactly `value` of it."""
+        """True if the shell expands it to exactly `value`."""
         return not (self.expands or self.globs)
 
 
@@ -68,7 +68,7 @@ class Redirection(Struct, frozen=True):
 
 
 class ShellScript:
-    """What one text of the shell consists of."""
+    """The contents of one shell text."""
 
     def __init__(self, text: str, variables: Mapping[str, str]) -> None:
         self.text = text
@@ -77,9 +77,9 @@ class ShellScript:
         self.documents: list[str] = []  # the texts of here-documents and here-strings
         self.functions: set[str] = set()
         self.quoted_substitutions: list[str] = []  # arithmetic, for one, evaluates texts such as `'a[$(x)]'`
-        self.doubt = False  # something in it is not followed exactly
+        self.doubt = False  # something in it is not parsed exactly
         self.unterminated = False  # a quote or bracket in it is not closed, or seems not to be
-        self.overflow = False  # it is too large or too deep to be followed
+        self.overflow = False  # it is too large or too deep
         self.variables = {"IFS": " ", **variables}
         self.word_count = 0  # includes brackets and substitutions
         self._filled_in = 0
@@ -108,7 +108,7 @@ class ShellScript:
 
 
 class _WordPart(Struct, frozen=True):
-    """A part of a word: its value, its shape, and whether the shell makes exactly this of it."""
+    """A part of a word: its value, its shape, and whether the shell expands it to exactly that."""
 
     value: str
     shape: str
@@ -186,7 +186,8 @@ class WordReader:
             self._at += 1
 
     def read_words_until(self, closing: str) -> Iterator[ShellWord]:
-        """The words up to a sign, which is passed; other signs between them have no meaning there."""
+        """The words up to a character, which is consumed; other special characters between them have no meaning
+        there."""
         while True:
             self.skip_blanks(over_lines=True)
             sign = self._text[self._at : self._at + 1]
@@ -276,7 +277,7 @@ class WordReader:
     # --- expansions ----------------------------------------------------------------------------------------------
 
     def _try_enter_level(self) -> bool:
-        """Goes one level deeper, unless that is too deep."""
+        """Go one level deeper, unless that is too deep."""
         if self._depth >= DEEPEST:
             self._script.mark_overflow()
             return False
@@ -347,7 +348,7 @@ class WordReader:
         return _expansion()
 
     def _read_braced(self, begin: re.Match[str], in_quotes: bool) -> _WordPart:
-        """Reads `${…}` in a form that is not followed exactly; a default or alternative value counts as its value."""
+        """Read `${…}` in a form that is not parsed exactly; a default or alternative value counts as its value."""
         text = self._text
         self._script.mark_doubt()
         self._at = begin.end()
@@ -379,7 +380,7 @@ class WordReader:
 
 
 def unescape_ansi(text: str) -> str:
-    """The text of `$'…'`; what `printf` and `echo -e` make of a text is nearly the same."""
+    """The text of `$'…'`; `printf` and `echo -e` expand a text nearly the same way."""
 
     def unescape(found: re.Match[str]) -> str:
         number = found[1] or found[2] or found[3]

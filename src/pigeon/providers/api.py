@@ -16,11 +16,11 @@ from pigeon.wire.model import Model
 
 STRING_FORMATS = frozenset(
     {"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"}
-)  # that servers with structured output know
+)  # supported by servers with structured output
 
 
 class OutputField(Struct, frozen=True, kw_only=True):
-    """The field by which an API is asked for JSON of a schema."""
+    """The field through which an API is asked for JSON of a schema."""
 
     is_known_for: Callable[[Model, bool], bool]
     """Whether a model has it, also beside tools if that is asked; the compat flag overrides it."""
@@ -49,7 +49,7 @@ class Api(Struct, frozen=True, kw_only=True):
     """Whether the model answers in the form of any schema without being asked by a field."""
 
     def key_headers(self, key: str, bearer: bool) -> dict[str, str]:
-        """The header that authenticates; none without a key."""
+        """The header that authenticates; empty without a key."""
         if not key:
             return {}
         is_own = self.key_header and not bearer
@@ -65,7 +65,7 @@ def is_served_by(model: Model, domain: str) -> bool:
 
 
 def subschemas_of(schema: dict[str, Any]) -> list[dict[str, Any]]:
-    """The schemas directly in a schema that is sent by a field."""
+    """The direct subschemas of a schema that is sent in the field of an API."""
     items = [schema["items"]] if "items" in schema else []
     return [*schema.get("properties", {}).values(), *items, *schema.get("anyOf", [])]
 

@@ -27,5 +27,4 @@ KEY_HEADERS = frozenset({"authorization", *(api.key_header for api in APIS.value
 
 
 def find_api(name: str) -> Api:
-    """The declaration of an API; an unknown one, as extensions may bring, has no adapter."""
     return APIS.get(name) or Api(name=name)

@@ -35,7 +35,7 @@ _MERGED = {
 
 
 class UnusableEntry(Exception):
-    """An entry that cannot become a model; the text says what is missing."""
+    """An entry that cannot become a model; the text names what is missing."""
 
 
 class ProviderModels(msgspec.Struct):

@@ -24,7 +24,7 @@ from pigeon.wire.model import Model
 
 
 def resolve_named_model(provider: str | None, pattern: str | None, registry: ModelRegistry) -> ModelMatch:
-    """What `--provider` and `--model` mean; raises `StartupError` when they mean nothing."""
+    """The model that `--provider` and `--model` mean; raises `StartupError` if they match none."""
     name = (pattern or "").strip()
     if not provider:
         name = current_reference(name)
@@ -49,8 +49,8 @@ def resolve_named_model(provider: str | None, pattern: str | None, registry: Mod
 
 
 def _split_provider(name: str, registry: ModelRegistry) -> tuple[str | None, str]:
-    """The provider that a reference begins with, and what stands behind it. Of several, the longest name is meant,
-    because names of providers may have a slash of their own."""
+    """The provider that a reference begins with, and the rest. The longest matching name counts, because names of
+    providers may contain a slash."""
     lower = name.lower()
     known = [provider for provider in registry.providers() if lower.startswith(f"{provider.lower()}/")]
     longest = max(known, key=len, default=None)
@@ -58,13 +58,13 @@ def _split_provider(name: str, registry: ModelRegistry) -> tuple[str | None, str
 
 
 def _resolve_glob_in_provider(provider: str, pattern: str, registry: ModelRegistry) -> str:
-    """A glob among the models of one provider, which it may name itself."""
+    """Resolve a glob among the models of one provider, whose name it may contain."""
     named, _ = _split_provider(current_reference(pattern), registry)
     return current_reference(pattern) if named == provider else f"{provider}/{pattern}"
 
 
 def _first_glob_match(pattern: str, registry: ModelRegistry) -> ModelMatch:
-    """A glob means the first model that it fits, one that can be used if there is any."""
+    """The first model that a glob matches, preferably a usable one."""
     for models in (registry.list_available(), registry.all_models()):
         found, _ = resolve_scope([pattern], models)
         if found:
@@ -110,7 +110,7 @@ def _match_in_provider(provider: str, name: str, registry: ModelRegistry) -> Mod
 
 
 def _resolve_anywhere(name: str, registry: ModelRegistry) -> ModelMatch:
-    """Complete names count everywhere; parts of names first among the models that can be used."""
+    """Complete names match all models; parts of names match usable models first."""
     models = registry.all_models()
 
     def find(text: str) -> Model | None:
@@ -126,8 +126,8 @@ def _resolve_anywhere(name: str, registry: ModelRegistry) -> ModelMatch:
 
 
 def _match_in_first_provider(text: str, registry: ModelRegistry) -> Model | None:
-    """Without a key for any of them, the model is meant that the most usual provider has: "claude" is Anthropic's, not
-    that of one who sells it too."""
+    """If no provider has a key, choose the model of the most usual provider: "claude" is Anthropic's, not that of a
+    reseller."""
     found = (find_fuzzy(text, registry.models_of(provider)) for provider in registry.providers())
     return next((model for model in found if model is not None), None)
 
@@ -146,7 +146,7 @@ def _require_one_usable(name: str, models: Sequence[Model], registry: ModelRegis
 
 
 def _build_unlisted_model(provider: str, name: str, registry: ModelRegistry) -> ModelMatch:
-    """A model that the lists do not know yet: like the provider's default, with this id."""
+    """A model that is not listed yet: like the provider's default, with this id."""
     template = default_of(provider, registry)
     if template is None:
         raise _not_found_error(name)
@@ -158,7 +158,7 @@ def _build_unlisted_model(provider: str, name: str, registry: ModelRegistry) -> 
 
 
 def default_of(provider: str, registry: ModelRegistry) -> Model | None:
-    """The model that a provider stands for."""
+    """The default model of a provider."""
     known = KNOWN.get(provider)
     if known is not None:
         model = registry.find_listed(provider, known.default)
@@ -178,7 +178,7 @@ def first_usable(registry: ModelRegistry) -> Model | None:
 
 
 def format_count(tokens: int) -> str:
-    """A round number of thousands or millions as it is, another one with a decimal."""
+    """A token count in thousands or millions, with a decimal if it is not round."""
     for unit, name in ((1_000_000, "M"), (1000, "K")):
         if tokens >= unit:
             return f"{tokens / unit:.{0 if tokens % unit == 0 else 1}f}{name}"

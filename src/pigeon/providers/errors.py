@@ -2,8 +2,8 @@
 
 The order decides: a context overflow is never retried, nor is an exhausted quota; then the server's `x-should-retry`,
 the status, the error code; and last, phrases, because proxies wrap the failures of others in a status of their own. A
-bare number counts as a status only where it stands alone, and beside another status only where a text calls it one.
-`session/retry` and compaction act on the flags.
+bare number counts as a status only if it is the whole text, and beside another status only if the text calls it a
+status. `session/retry` and compaction act on the flags.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _OVERFLOW = (
     r"|context[_ ]?(?:length|window)[_ ]?exceeded|\btoo many tokens\b|\btoken limit exceeded\b"
     r"|\A(?:[\w -]+ API error \(413\):|413(?:\s|:|\Z))"
 )
-# A limit per minute is no overflow, whatever it says about tokens.
+# A limit per minute is not an overflow, whatever its text mentions about tokens.
 _NOT_OVERFLOW = r"\A(?:\d{3}:? )?(?:throttling error:|service unavailable:)|rate[ _-]?limit|too many requests"
 _QUOTA = (
     r"insufficient[_ ](?:quota|balance|credits)|(?:Go|Free)UsageLimitError|monthly usage limit"
@@ -93,7 +93,7 @@ _TRANSIENT = (
     # Streams that were cut.
     r"|ended (?:without|before)|http2 request did not get a response|stream disconnected before completion"
     r"|pending stream has been canceled"
-    # The server asks for it.
+    # The server asks for a retry.
     r"|\bretry delay\b|retry your request|try your request again|try again later"
     r"|subscription_sharing_(?:usage|user)_unavailable"
 )
@@ -111,7 +111,7 @@ def _has_match(pattern: str, text: str) -> bool:
 
 
 class StreamBroken(Exception):
-    """The answer cannot go on; carries the failure to report."""
+    """The answer cannot continue; carries the failure to report."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.message)
@@ -143,14 +143,14 @@ def classify_failure(
 
 def _is_overflow(text: str, status: int | None) -> bool:
     if status == 413:
-        # Of a request that is too large for the limit per minute, a smaller one is worth a try.
+        # If a request is too large for the limit per minute, a smaller one is worth a try.
         return not _has_match("rate limit|too many requests", text)
-    # Proxies pass overflows on with a status of their own, also 503.
+    # Proxies pass overflows on with their own status, even 503.
     return status not in (401, 402, 403, 429) and _has_match(_OVERFLOW, text) and not _has_match(_NOT_OVERFLOW, text)
 
 
 def _is_retryable(text: str, status: int | None, code: str, server_says: bool | None, delay_named: bool) -> bool:
-    # A limit per minute is worded like an empty account, but comes with the time after which to ask again.
+    # A limit per minute is worded like an empty account, but comes with a retry time.
     if code in _QUOTA_CODES or status == 402 or (_has_match(_QUOTA, text) and not delay_named):
         return False
     if server_says is not None:
@@ -186,7 +186,7 @@ def from_response(
 
 
 def _has_wordless_refusals(host: str) -> bool:
-    """True for servers that refuse a request that is too long without a word."""
+    """True for servers that refuse an overlong request without any text."""
     return f".{host}".endswith(".cerebras.ai")
 
 
@@ -205,7 +205,7 @@ def from_event(error: Any, shown: str) -> Failure:
 
 
 def _numbered_code(error: Any) -> str:
-    """The provider's code where it is a number, as texts have it."""
+    """The provider's code as text if it is a number."""
     code = error.get("code") if isinstance(error, dict) else None
     return f"code: {code}" if isinstance(code, int) else ""
 
@@ -229,10 +229,10 @@ def from_exception(error: BaseException) -> Failure:
     return Failure(message=f"{lead}: {reason or name}", code=code, retryable=retryable)
 
 
-# What no network and no server raises: a mistake of ours.
+# Exceptions that no network and no server causes: defects of our own.
 _DEFECTS = (LookupError, TypeError, AttributeError, AssertionError, RecursionError)
-# By the name of the class, so that the HTTP library need not be imported here. These errors of ours quote what could
-# not be sent, which may be a key.
+# By class name, so that the HTTP library need not be imported here. These errors of ours quote what could not be sent,
+# which may be a key.
 _OUR_OWN = {
     "LocalProtocolError": "The request cannot be sent: a header has an illegal value. Check apiKey and headers.",
     "UnicodeEncodeError": "The request cannot be sent: a header has a letter outside ASCII. Check apiKey and headers.",
@@ -256,12 +256,13 @@ _TRANSPORT = {
 
 
 def malformed_stream_error(what: str, reason: str) -> StreamBroken:
-    """A piece of the stream that cannot be read."""
+    """The error for a piece of the stream that cannot be read."""
     return StreamBroken(Failure(message=f"{what} cannot be read: {reason}", code="malformed_stream"))
 
 
 def no_events_failure(head: bytes, content_type: str) -> Failure:
-    """A success whose body is no event stream: a login page, a proxy's notice, nothing at all."""
+    """The failure for a successful answer whose body is not an event stream: a login page, a proxy's notice, nothing at
+    all."""
     text = " ".join(head.decode("utf-8", "replace").split())[:200]
     if not text:
         return Failure(message="The provider's answer was empty", code="empty_stream", retryable=True)
@@ -270,17 +271,17 @@ def no_events_failure(head: bytes, content_type: str) -> Failure:
 
 
 def truncated_stream_error(what: str) -> StreamBroken:
-    """The stream ended before its final event."""
+    """The error for a stream that ended before its final event."""
     return StreamBroken(Failure(message=f"The stream ended before {what}", code="truncated", retryable=True))
 
 
 def unknown_stop_failure(reason: str) -> Failure:
-    """A stop reason that the API does not document."""
+    """The failure for a stop reason that the API does not document."""
     return classify_failure(f"The model stopped for an unknown reason: {reason}", code=code_of({"code": reason}))
 
 
 def error_object(body: bytes) -> Any:
-    """The error inside a JSON body, however deep the provider put it; None if there is none."""
+    """The error inside a JSON body, at any depth; None if there is none."""
     try:
         value = codec.decode(body)
     except BadRecord:
@@ -294,7 +295,7 @@ def error_object(body: bytes) -> Any:
 
 
 def message_of(error: Any) -> str:
-    """What the provider says about the error, and what the one behind it said; empty if neither says anything."""
+    """The provider's error message, and that of the server behind it; empty if there is neither."""
     if isinstance(error, str):
         return error
     if not isinstance(error, dict):
@@ -310,7 +311,7 @@ def message_of(error: Any) -> str:
 
 
 def code_of(error: Any) -> str | None:
-    """The provider's own name of the error."""
+    """The provider's own code for the error."""
     if not isinstance(error, dict):
         return None
     for key in ("code", "type", "status"):
@@ -329,7 +330,7 @@ def _page_title(text: str) -> str:
 
 
 def read_retry_after(headers: Mapping[str, str]) -> int | None:
-    """How long the server asks to wait, in milliseconds."""
+    """The pause that the server asks for, in milliseconds."""
     exact = headers.get("retry-after-ms")
     if exact:
         try:

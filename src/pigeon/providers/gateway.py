@@ -70,7 +70,7 @@ class Gateway:
         self._mask_text = mask_text
 
     def add(self, api: str, factory: ProviderFactory) -> None:
-        """Answer requests for an API in another way from here on."""
+        """Replace the provider of an API."""
         self._extra[api] = factory
         self._made.pop(api, None)
 
@@ -80,7 +80,7 @@ class Gateway:
         return self._start_stream(request) if pacing is None else self._stream_paced(request, pacing)
 
     async def _stream_paced(self, request: ModelRequest, pacing: Pacing) -> AsyncIterator[Delta]:
-        """An answer whose request has waited for its turn, again after each refusal that is worth waiting for."""
+        """Wait for a turn before the request, and again after each refusal that is worth waiting for."""
         provider, expected = request.model.provider, estimated_context(request)
         for times in count(1):
             await pacing.wait_for_turn(provider, expected)
@@ -126,17 +126,16 @@ class Gateway:
             import_module(adapter).convert_ahead(request, self._history_cache())
 
     def find_output_format(self, model: Model, schema: dict[str, Json], beside_tools: bool) -> OutputFormat | None:
-        """The schema of an answer as the model's API takes it; none if it cannot be asked for so."""
+        """The schema of an answer in the form of the model's API; None if the API cannot enforce it."""
         from pigeon.providers.output_formats import native_format
 
         return None if model.reference in self._formatless else native_format(model, schema, beside_tools)
 
     def on_format_refused(self, model: Model) -> None:
-        """Do not ask this model for a format again."""
+        """Do not send this model a format again."""
         self._formatless.add(model.reference)
 
     async def aclose(self) -> None:
-        """Close all connections; at the end of the agent."""
         await self._http.aclose()
 
     async def _stream_over_http(self, request: ModelRequest) -> AsyncIterator[Delta]:
@@ -189,7 +188,7 @@ class Gateway:
 def _stream_from_adapter(
     adapter: ModuleType, request: ModelRequest, setup: RequestSetup
 ) -> AsyncGenerator[Delta, None]:
-    """The adapter's answer; tools that providers refuse are put in another way."""
+    """The adapter's answer; tools that providers refuse are sent in a different form."""
     if all(map(_is_plain, request.tools)):
         deltas: AsyncGenerator[Delta, None] = adapter.stream(request, setup)
         return deltas
@@ -200,7 +199,7 @@ def _stream_from_adapter(
 
 
 def _is_plain(tool: ToolSpec) -> bool:
-    """True for a tool that every API certainly takes; the common case, decided without a look at more than its top."""
+    """True for a tool that every API accepts; the common case, decided from the top level alone."""
     name, schema = tool.name.replace("-", "_"), tool.parameters
     keys = {"type", "properties", "required", "additionalProperties", "description", "title", "$schema", "$defs"}
     is_object = schema.get("type") == "object" and isinstance(schema.get("properties"), dict) and schema.keys() <= keys
@@ -212,7 +211,7 @@ def _finished_with_error(text: str, code: str) -> Finished:
 
 
 def _adapter_of(api: str) -> str:
-    """The module that speaks an API; empty if there is none."""
+    """The module of an API's adapter; empty if there is none."""
     from pigeon.providers.apis import find_api
 
     return find_api(api).adapter

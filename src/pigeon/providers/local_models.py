@@ -1,6 +1,6 @@
 """Models that need no key and no network: the demo, scripts for the tests of hosts, and recordings.
 
-They exist only when they are named; what answers for them is imported with the first request.
+They only exist if they are named; their providers are imported with the first request.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from pigeon.providers.scripted.api import SCRIPTED
 from pigeon.wire.model import Model
 
 RECORDED = "recorded"
-# Models that are files of this machine begin like this.
+# Prefixes of models that are files on this machine.
 FILE_MODELS = (f"{SCRIPTED.name}/", f"{RECORDED}/")
 
 
 class AvailableModels:
-    """The models that a host can choose: those with credentials, and a built-in one that was asked for.
+    """The models that a host can choose: those with credentials, and a requested built-in one.
 
-    The demo can also be chosen where it was not: it is not listed, but found by its name.
+    The demo can always be chosen: it is found by its name even if it is not listed.
     """
 
     def __init__(self, registry: ModelRegistry, built_in: Model | None) -> None:
@@ -31,7 +31,6 @@ class AvailableModels:
         self._built_in = [built_in] if built_in else []
 
     def list_available(self) -> list[Model]:
-        """Models that can be used now."""
         return [*self._built_in, *self._registry.list_available()]
 
     def find(self, provider: str, model_id: str) -> Model | None:
@@ -61,7 +60,7 @@ class RecordedCatalog:
 
 
 def local_model(asked: str, absolute: Callable[[str], str]) -> Model | None:
-    """The demo or a script, if that is what was asked for; `absolute` finds the file of a script."""
+    """The demo or a script, if that is requested; `absolute` resolves the path of a script."""
     if asked in (DEMO.name, f"{DEMO.name}/{GUIDE}"):
         from pigeon.providers.demo.model import demo_model
 
@@ -74,7 +73,7 @@ def local_model(asked: str, absolute: Callable[[str], str]) -> Model | None:
 
 
 def local_providers(absolute: Callable[[str], str]) -> dict[str, ProviderFactory]:
-    """What answers for the demo and for scripts, by provider."""
+    """The providers of the demo and of scripts, by name."""
     return {SCRIPTED.name: partial(_make_scripted, absolute), DEMO.name: _make_demo}
 
 

@@ -1,4 +1,4 @@
-"""From what is typed to a model: `provider/id:level`, a part of a name, or globs for a list.
+"""From typed text to a model: `provider/id:level`, a part of a name, or globs for a list.
 
 Pure functions over lists of models. The full text is always tried before a `:level` is cut off, because ids may contain
 colons.
@@ -15,13 +15,13 @@ from pigeon.providers.catalog.built_in import current_reference
 from pigeon.wire.model import LEVELS, Model, ThinkingLevel
 
 GLOB_SIGNS = "*?["
-LeveledModel = tuple[Model, ThinkingLevel | None]  # a model of a list, with its own level if the list gives one
+LeveledModel = tuple[Model, ThinkingLevel | None]  # a model of a list, with its own level if the list names one
 LeveledModels = tuple[Sequence[Model], ThinkingLevel | None]
 _DATED = re.compile(r"-\d{8}$")
 
 
 class ModelMatch(Struct):
-    """A model, or none; the level that was asked for with it; a warning for the user."""
+    """A model or None, the requested level, and a warning for the user."""
 
     model: Model | None = None
     level: ThinkingLevel | None = None
@@ -29,11 +29,11 @@ class ModelMatch(Struct):
 
 
 def find_exact(text: str, models: Sequence[Model]) -> Model | None:
-    """The model that is named completely: `provider/id`, or an id that only one provider has."""
+    """The model with this complete name: `provider/id`, or an id that only one provider has."""
     wanted = text.strip().lower()
     same = [model for model in models if model.reference.lower() == wanted]
     if same:
-        # Names of providers may have a slash of their own: the longest one is meant.
+        # Names of providers may contain a slash: the longest match counts.
         return max(same, key=lambda model: len(model.provider))
     same_id = find_by_id(wanted, models)
     return same_id[0] if len(same_id) == 1 else None
@@ -48,7 +48,7 @@ def find_by_id(text: str, models: Iterable[Model]) -> list[Model]:
 def find_fuzzy(text: str, models: Iterable[Model]) -> Model | None:
     """The best model whose id or name contains the text: undated ids first, then the highest.
 
-    Of a text with a slash, the beginning may also be the end of a provider's name.
+    If the text has a slash, its beginning may also match the end of a provider's name.
     """
     wanted = text.strip().lower()
     if not wanted:
@@ -65,7 +65,7 @@ def find_fuzzy(text: str, models: Iterable[Model]) -> Model | None:
 
 
 def is_alias(model_id: str) -> bool:
-    """True for an id that follows the newest version."""
+    """True for an id that always means the newest version."""
     return model_id.endswith("-latest") or _DATED.search(model_id) is None
 
 
@@ -82,7 +82,7 @@ def split_level(text: str) -> tuple[str, ThinkingLevel | None]:
 
 
 def resolve_pattern(pattern: str, models: Sequence[Model], *, strict: bool) -> ModelMatch:
-    """One reference; strict means that a wrong `:level` is no match instead of a warning."""
+    """Resolve one reference; with `strict`, a wrong `:level` is no match instead of a warning."""
     return resolve_pattern_by(pattern, lambda text: find_exact(text, models) or find_fuzzy(text, models), strict=strict)
 
 
@@ -103,7 +103,8 @@ def resolve_pattern_by(pattern: str, find: Callable[[str], Model | None], *, str
 
 
 def resolve_scope(patterns: Iterable[str], models: Sequence[Model]) -> tuple[list[LeveledModel], list[str]]:
-    """The models of a list in its order, each once, and what matched nothing or more than was probably meant."""
+    """The models of a list in its order, each once, and the patterns that matched nothing or more than was probably
+    meant."""
     out: list[LeveledModel] = []
     warnings: list[str] = []
     seen: set[tuple[str, str]] = set()
@@ -141,7 +142,7 @@ def _match_pattern(pattern: str, models: Sequence[Model]) -> tuple[list[LeveledM
 
 
 def _match_every_provider(pattern: str, models: Sequence[Model]) -> LeveledModels:
-    """The models that have this very id at several providers, with the level that stands behind it."""
+    """The models with exactly this id at several providers, with the level at the end of the pattern."""
     head, level = split_level(pattern)
     for text, wanted in ((pattern, None), (head, level)):
         same = [] if find_exact(text, models) else find_by_id(text, models)

@@ -1,10 +1,10 @@
-"""Which models are asked for JSON of a schema by a field of their API, and how that API takes the schema.
+"""Which models get the schema of an answer in a field of their API, and in which form.
 
-`Gateway.find_output_format` asks this before each request of a run whose final answer a program reads. Where the answer
-is none, `session/policies/final_answer` offers a tool instead, which every model with tools has. A model is asked by
-its API's own field if the server is that of the API's maker, the model is known for it, and the schema can be put into
-the form that the server takes without saying less. The compat flag `supportsStructuredOutput` decides the first two;
-what each API is known for and takes is part of its declaration (`Api.output`).
+`Gateway.find_output_format` calls this before each request of a run whose final answer a program reads. If the result
+is None, `session/policies/final_answer` offers a tool instead, which works for every model with tools. A model gets the
+field if the server is that of the API's maker, the model is known to support it, and the schema can be converted to the
+form of the server without losing constraints. The compat flag `supportsStructuredOutput` decides the first two; what
+each API supports and accepts is part of its declaration (`Api.output`).
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ MOST_PROPERTIES = 100
 _REMARKS = {"default", "examples", "deprecated", "readOnly", "writeOnly", "$comment"}
 _PLAIN = {"type", "properties", "required", "additionalProperties", "items", "anyOf", "enum", "description", "title"}
 _KINDS: dict[type, str] = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
-Takes = Callable[[str, Json], bool]  # whether a server takes this keyword with this value
+Takes = Callable[[str, Json], bool]  # whether a server accepts this keyword with this value
 
 
 def native_format(model: Model, schema: dict[str, Json], beside_tools: bool) -> OutputFormat | None:
-    """The schema of an object as the model's API takes it; none if it is not asked for by a field of the API."""
+    """The schema of an object in the form of the model's API; None if no field of the API is used."""
     api = find_api(model.api)
     if api.takes_any_schema:
         return OutputFormat(schema)
@@ -52,12 +52,12 @@ def native_format(model: Model, schema: dict[str, Json], beside_tools: bool) -> 
 def _has_field(model: Model, output: OutputField, beside_tools: bool) -> bool:
     said = compat_of(model).get(FLAG)
     if said is not None:
-        return said is True  # what is no boolean says nothing good of the server, and a tool is always understood
+        return said is True  # a value that is not a boolean counts as unsupported: a tool always works
     return output.is_known_for(model, beside_tools)
 
 
 def _to_sent_schema(schema: Any, takes: Takes, level: int) -> dict[str, Any]:
-    """The schema in the words that all of these servers know; raises `NotStrict` if it says more than that."""
+    """The schema with the keywords that all of these servers know; raises `NotStrict` if it needs others."""
     if not isinstance(schema, dict) or level > MOST_LEVELS:
         raise NotStrict
     out = {key: value for key, value in schema.items() if key not in _REMARKS}

@@ -1,8 +1,8 @@
 """Which models there are, which of them can be used, and with what credentials.
 
 Built from plain data: the catalogue, the entries of `models.json`, stored credentials, the agent's environment. A
-provider's models are put together at the first use, by `custom_models`; keys and headers stay here and are resolved
-anew for each request. Precedence of keys: `--api-key`, stored, `models.json`, environment.
+provider's models are assembled on first use by `custom_models`; keys and headers stay here and are resolved for each
+request. Precedence of keys: `--api-key`, stored, `models.json`, environment.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from pigeon.system.clock import now_ms
 from pigeon.wire.base import merge_objects
 from pigeon.wire.model import Model
 
-# What a configured value is called, with the variables that it comes from (`X-Team $TEAM`), and the value.
+# The label of a configured value, with the variables that it comes from (`X-Team $TEAM`), and the value.
 Labelled = tuple[str, str]
 ADDRESS = "address"
 
 
 class ValueResolver(Protocol):
-    """Resolves values that name a variable or a command; `config/credentials` has it, which layers keep out of here."""
+    """Resolves values that name a variable or a command; implemented by `config/credentials`, which must not be
+    imported here."""
 
     def is_configured(self, value: str, own: Mapping[str, str] | None = None) -> bool:
         """True if the value can be expected to resolve."""
@@ -48,21 +49,19 @@ class ValueResolver(Protocol):
 class ModelCatalog(Protocol):
     """The models that exist before anything is configured."""
 
-    def providers(self) -> list[str]:
-        """All provider ids, in the order of preference."""
-        ...
+    def providers(self) -> list[str]: ...
 
     def models(self, provider: str) -> list[Model]:
-        """The models of one provider; none for an unknown one."""
+        """The models of one provider; empty for an unknown one."""
         ...
 
 
 class NoKey(Exception):
-    """A model has no usable credentials; the text says what to do."""
+    """A model has no usable credentials; the text tells what to do."""
 
 
 class _Configuration(Struct, frozen=True):
-    """Values that are keys or may contain one, with their label, name and own variables; and where they were found."""
+    """Values that are keys or may contain one, with their label, name and own variables; and their origin."""
 
     stored: Mapping[str, Mapping[str, Any]]
     entries: Mapping[str, Mapping[str, Any]]
@@ -71,7 +70,7 @@ class _Configuration(Struct, frozen=True):
 
 
 class _ResolvedKey(Struct, frozen=True):
-    """A key, empty for none; the stored credential of its provider, and the variables that this brings."""
+    """A key, empty for none; the stored credential of its provider, and the variables that this sets."""
 
     text: str
     bearer: bool = False
@@ -80,7 +79,7 @@ class _ResolvedKey(Struct, frozen=True):
 
 
 class ModelRegistry:
-    """All models of one agent, built-in and configured, and the keys to use them with."""
+    """All models of one agent, built-in and configured, and their keys."""
 
     def __init__(
         self,
@@ -93,7 +92,7 @@ class ModelRegistry:
         problems: Iterable[str] = (),
         hold: Callable[[Iterable[Labelled]], None] = lambda values: None,
     ) -> None:
-        """`stored` gives the credentials of all providers; `hold` is told each key before it is used."""
+        """`stored` returns the credentials of all providers; `hold` is called with each key before it is used."""
         self._catalog = catalog
         self._entries = _rename_to_current(entries)
         self._all_stored = stored
@@ -113,7 +112,6 @@ class ModelRegistry:
         return known + [name for name in self._entries if name not in known]
 
     def all_models(self) -> list[Model]:
-        """Every model of every provider, with credentials or without."""
         return [model for provider in self.providers() for model in self.models_of(provider)]
 
     def list_available(self) -> list[Model]:
@@ -128,22 +126,21 @@ class ModelRegistry:
         return self.find_listed(provider, model_id) if self.has_key(provider) else None
 
     def find_listed(self, provider: str, model_id: str) -> Model | None:
-        """The model of this id, with credentials or without; None if no list has it."""
         return self._models(current_provider_name(provider)).models.get(model_id)
 
     def problems(self) -> list[str]:
-        """What is wrong with the configuration, one sentence each."""
+        """Errors in the configuration, one sentence each."""
         for provider in self._entries:
             self._models(provider)
         return self._given_problems + list(self._problems.values())
 
     def use_key(self, provider: str, key: str) -> None:
-        """Use this key for the provider from now on, and store it nowhere."""
+        """Use this key for the provider from now on, without storing it."""
         self._runtime[current_provider_name(provider)] = key
         self._hold([("key", key)])
 
     def put_entry(self, provider: str, entry: Mapping[str, Any] | None) -> None:
-        """Add or replace one provider in the form of `models.json`; none takes it out."""
+        """Add or replace one provider in the form of `models.json`; None removes it."""
         provider = current_provider_name(provider)
         self._entries = {name: value for name, value in self._entries.items() if name != provider}
         if entry is not None:
@@ -152,14 +149,14 @@ class ModelRegistry:
         self._hold(self.secrets())
 
     def secrets(self) -> Iterator[Labelled]:
-        """Everything configured that is a key or may contain one, as far as it is known; nothing is run to find out."""
+        """Every configured value that is a key or may contain one, as far as known without running anything."""
         for key in self._runtime.values():
             yield "key", key
         configured = self._current_configuration()
         for label, name, value, own in configured.values:
-            # An address is used as it is written.
+            # An address is used as written.
             text = value if name == ADDRESS else self._values.known_value(value, own)
-            # The name of a provider stands in every record about it.
+            # The name of a provider is in every record about it.
             if text and text not in self._entries:
                 yield label, text
         for name in configured.variables:
@@ -167,11 +164,11 @@ class ModelRegistry:
                 yield f"${name}", text
 
     def variables(self) -> Collection[str]:
-        """The variables that keys and headers refer to, and those of the providers we know."""
+        """The variables that keys and headers refer to, and those of known providers."""
         return self._current_configuration().variables
 
     def _current_configuration(self) -> _Configuration:
-        """What is configured now. It is asked for before each command, so it is gone through only if it changed."""
+        """The current configuration. It is requested before each command, so it is only rebuilt after a change."""
         stored, entries = self._all_stored(), self._entries
         known = self._configuration
         if known is None or known.stored != stored or known.entries is not entries:
@@ -186,7 +183,7 @@ class ModelRegistry:
     def _configured_secrets(
         self, stored: Mapping[str, Mapping[str, Any]], entries: Mapping[str, Mapping[str, Any]]
     ) -> Iterator[tuple[str, str, Mapping[str, str] | None]]:
-        """Configured values: what they are called, what stands in the file, the variables of their own."""
+        """Configured values: their label, the text in the file, their own variables."""
         for credential in stored.values():
             env = credential.get("env")
             own = {key: value for key, value in env.items() if isinstance(value, str)} if isinstance(env, dict) else {}
@@ -198,7 +195,6 @@ class ModelRegistry:
             yield from _secrets_of_entry(entry)
 
     def _label_of_value(self, name: str, value: str) -> str:
-        """What a configured value is called, with the variables that it comes from."""
         return " ".join([name, *(f"${variable}" for variable in self._values.references(value))])
 
     def _stored_credential(self, provider: str) -> Mapping[str, Any] | None:
@@ -207,7 +203,7 @@ class ModelRegistry:
         return stored.get(provider) or next(named, None)
 
     def has_key(self, provider: str) -> bool:
-        """True if credentials are configured; nothing is run or asked to find out."""
+        """True if credentials are configured; no command is run to find out."""
         provider = current_provider_name(provider)
         if provider in self._runtime:
             return True
@@ -226,7 +222,7 @@ class ModelRegistry:
         )
 
     def key_source(self, provider: str) -> str:
-        """Where the key of a provider comes from: its variable, if nothing else gives one, else the provider itself."""
+        """The source of a provider's key: its variable, if nothing else provides one, else the provider itself."""
         entry = self._entries.get(provider, {})
         if provider in self._runtime or self._stored_credential(provider) is not None or "apiKey" in entry:
             return provider
@@ -334,7 +330,7 @@ class ModelRegistry:
 
 
 def _rename_to_current(entries: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
-    """The entries by the names that their providers have now; one under an earlier name is added to the other one."""
+    """The entries by current provider name; one under an earlier name is merged into the other."""
     found: dict[str, Mapping[str, Any]] = {}
     for name, entry in sorted(entries.items(), key=lambda item: current_provider_name(item[0]) == item[0]):
         before = found.get(current_provider_name(name), {})
@@ -354,7 +350,7 @@ def _secrets_of_entry(entry: Mapping[str, Any]) -> Iterator[tuple[str, str, None
 
 
 def _require_sendable(value: str, what: str, model: Model) -> None:
-    """A header cannot carry everything; the text says which value is meant and never shows it."""
+    """Raise for a value that a header cannot carry; the text names the value without showing it."""
     text = value.strip()
     if not text.isascii() or not (text.isprintable() or not text):
         raise NoKey(

@@ -35,11 +35,11 @@ THINKING_BUDGETS = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16384}
 
 
 class RequestPolicy(Struct, frozen=True):
-    """How long to wait and how often to ask again before the stream begins; 0 means no limit, or never.
+    """How long to wait and how often to retry before the stream begins; 0 means no limit, or never.
 
     `most_empty_bytes` may come in a row without any content: pings, comments, token counts. `sleep` waits for so many
-    milliseconds; in a replay it does not. `new_id` gives tool calls an id that came without one.
-    `pacing` says when a request may be sent, where other agents share what providers allow.
+    milliseconds, or not at all in a replay. `new_id` creates an id for tool calls that came without one. `pacing`
+    decides when a request may be sent if other agents share the limits of providers.
     """
 
     idle_ms: int = IDLE_MS
@@ -65,7 +65,7 @@ class NoProviderHooks:
 
 
 class Access(Struct, frozen=True):
-    """Credentials of one request; a header of None removes a default one, `env` has the variables of this provider."""
+    """Credentials of one request; a header of None removes a default one; `env` has the variables of this provider."""
 
     key: str = ""
     bearer: bool = False
@@ -74,10 +74,10 @@ class Access(Struct, frozen=True):
 
 
 class RequestSetup(Struct, frozen=True):
-    """Everything one request goes out with; without a cache the whole history is converted anew.
+    """Everything that one request is sent with; without a cache the whole history is converted each time.
 
-    `mask_text` takes keys out of error texts. `not_strict` has the models whose server cannot take strict tools; an
-    adapter that learns of one adds it.
+    `mask_text` masks keys in error texts. `not_strict` has the models whose server does not accept strict tools; an
+    adapter adds those it learns about.
     """
 
     http: HttpClient
@@ -93,8 +93,8 @@ class RequestSetup(Struct, frozen=True):
 def request_headers(own: Mapping[str, str], configured: Mapping[str, str | None]) -> dict[str, str]:
     """The headers of a request for an event stream, by lower-case name.
 
-    The adapter's own ones come on top of what every request says, the configured ones on top of those; a configured one
-    of None takes another away.
+    The adapter's own headers override the defaults, and configured ones override both; a configured None removes a
+    header.
     """
     headers = {"content-type": "application/json", "accept": "text/event-stream", **own}
     for name, value in configured.items():
@@ -106,20 +106,20 @@ def request_headers(own: Mapping[str, str], configured: Mapping[str, str | None]
 
 
 def compat_of(model: Model) -> dict[str, Any]:
-    """The model's compat flags as they were configured."""
+    """The configured compat flags of a model."""
     return {} if isinstance(model.compat, Absent) else model.compat
 
 
 def mapped_level(model: Model, level: str, default: str | None) -> str | None:
-    """What the provider calls a thinking level: the model's map, else the default."""
+    """The provider's name of a thinking level: from the model's map, else the default."""
     levels = {} if isinstance(model.thinking_level_map, Absent) else model.thinking_level_map
     return levels.get(level, default)
 
 
 def sampling_of(request: ModelRequest) -> dict[str, Any]:
-    """The model's sampling parameters as they were configured, those of the thinking level on top.
+    """The configured sampling parameters of the model, overridden by those of the thinking level.
 
-    For the APIs of OpenAI, where servers differ in what they take. The others refuse most of it beside thinking.
+    For the APIs of OpenAI, where servers differ in what they accept. The others refuse most of them beside thinking.
     """
     model = request.model
     found = {} if isinstance(model.sampling_params, Absent) else model.sampling_params
@@ -128,12 +128,12 @@ def sampling_of(request: ModelRequest) -> dict[str, Any]:
 
 
 def join_url(base_url: str, path: str) -> str:
-    """The base URL with a path behind it, one slash between."""
+    """The base URL and a path, with one slash between."""
     return f"{base_url.rstrip('/')}/{path}"
 
 
 def estimated_context(request: ModelRequest) -> int:
-    """Tokens of the prompt: what the last answer was billed for, and the characters since by a cautious estimate."""
+    """Tokens of the prompt: those billed for the last answer, and a cautious estimate of the characters since."""
     billed = _last_billed_index(request.messages)
     since = sum(prompt_tokens(characters_of(message)) for message in request.messages[billed + 1 :])
     if billed >= 0:
@@ -149,13 +149,13 @@ _timestamp_of = attrgetter("timestamp")
 
 
 def _last_billed_index(messages: list[ModelMessage]) -> int:
-    """The last answer with counts that still hold: none after which older history was replaced by something newer."""
+    """The last answer whose counts are still valid: older history was not replaced by anything newer since."""
     newest_before: list[int] = []
     for index in range(len(messages) - 1, -1, -1):
         message = messages[index]
         if not (isinstance(message, AssistantMessage) and _has_valid_counts(message)):
             continue
-        # Each request asks: nearly always the last answer is newer than all before it, so that is tried first.
+        # Called for each request: nearly always the last answer is newer than all before it, so that is tried first.
         if not newest_before:
             if message.timestamp >= max(map(_timestamp_of, messages[:index]), default=0):
                 return index
@@ -170,7 +170,7 @@ def _has_valid_counts(message: AssistantMessage) -> bool:
 
 
 def output_cap(request: ModelRequest) -> int:
-    """The longest answer to ask for, at least 1; 0 when neither the request nor the model names one."""
+    """The longest answer to request, at least 1; 0 if neither the request nor the model sets a limit."""
     wanted = request.max_tokens or request.model.max_tokens
     if wanted <= 0:
         return 0
@@ -178,7 +178,7 @@ def output_cap(request: ModelRequest) -> int:
 
 
 def limit_to_window(tokens: int, request: ModelRequest) -> int:
-    """As many tokens as fit behind the prompt."""
+    """The tokens, limited to what fits behind the prompt."""
     window = request.model.context_window
     if window <= 0:
         return tokens
@@ -196,7 +196,7 @@ def thinking_budget(level: str, own: Mapping[str, int]) -> int:
 
 
 def thinking_share(level: str, own: Mapping[str, int], cap: int) -> int:
-    """Tokens for thinking out of an answer of at most `cap` tokens, 0 for any length; 0 if there is room for none."""
+    """Tokens for thinking out of an answer of at most `cap` tokens, 0 for any length; 0 if there is no room."""
     budget = thinking_budget(level, own)
     return min(budget, max(0, cap - ANSWER_TOKENS)) if cap else budget
 

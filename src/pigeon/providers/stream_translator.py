@@ -1,8 +1,8 @@
 """What the adapters of all APIs share while an answer arrives: the state of a translation, token counts, decoding.
 
 Decoding runs at full speed while the server keeps to its API, and field by field when it does not. Only broken JSON, or
-an unreadable value in a field that carries what the model said, breaks the stream. Any other field with a null or a
-value of a wrong kind counts as left out.
+an unreadable value in a field that carries the model's output, breaks the stream. Any other field with null or a value
+of a wrong kind counts as absent.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ _UNREADABLE = object()
 class StreamTranslator(ABC):
     """Turns the events of one answer into deltas; an API subclasses it, `http/exchange` drives it.
 
-    `done` means that the stream needs no further event. `raw_stop` is the stop reason as the provider sent it. What a
-    translation keeps for later (signatures, calls without a name) it counts with `count_held`, since no delta shows it.
+    `done` means that the stream needs no further event. `raw_stop` is the stop reason as the provider sent it. A
+    translation counts what it keeps for later (signatures, calls without a name) with `count_held`, since no delta
+    shows it.
     """
 
     def __init__(self, most_held: int = MOST_HELD) -> None:
@@ -46,11 +47,11 @@ class StreamTranslator(ABC):
 
     @abstractmethod
     def translate_event(self, name: bytes, data: bytes, out: list[Delta]) -> None:
-        """Append the deltas of one event; raises `StreamBroken` when the answer cannot go on."""
+        """Append the deltas of one event; raises `StreamBroken` if the answer cannot continue."""
 
     @abstractmethod
     def finish(self, out: list[Delta]) -> Finished:
-        """The stream is over: close what is open; raises `StreamBroken` if it was over too early."""
+        """Close open blocks at the end of the stream; raises `StreamBroken` if it ended too early."""
 
     def translate_whole_answer(self, data: bytes, out: list[Delta]) -> None:
         """Append the deltas of an answer that came as one JSON object: a single event, unless an API overrides it."""
@@ -58,7 +59,7 @@ class StreamTranslator(ABC):
         self.done = True
 
     def report_name(self, out: list[Delta], response_id: str | None, model: str | None, asked: str) -> None:
-        """Report the answer's id, and its model if that is not the one asked for, once each becomes known."""
+        """Report the answer's id, and its model if that is not the requested one, once each becomes known."""
         known = self._name
         name = Named(response_id or known.response_id, model if model and model != asked else known.response_model)
         if name != known:
@@ -80,7 +81,7 @@ class StreamTranslator(ABC):
             raise StreamBroken(Failure(message=text, code="answer_too_long"))
 
     def finished_delta(self, stop: StopReason, failure: Failure | None = None) -> Finished:
-        """Returns the last delta, with the stop reason as the provider sent it."""
+        """The last delta, with the stop reason as the provider sent it."""
         raw = self.raw_stop[:LONGEST_STOP] if isinstance(self.raw_stop, str) else self.raw_stop
         return Finished(stop, failure, raw)
 
@@ -88,7 +89,7 @@ class StreamTranslator(ABC):
 def metered_delta(
     *, sent: int, output: int, cache_read: int = 0, cache_write: int = 0, rate: float = 1, **more: int | Absent
 ) -> Metered:
-    """Token counts as a delta; counts below zero are a provider's mistake and become zero."""
+    """Token counts as a delta; negative counts are a provider's mistake and become zero."""
     fresh, cached, written, said = (max(0, count) for count in (sent, cache_read, cache_write, output))
     return Metered(
         Usage(
@@ -106,7 +107,7 @@ def metered_delta(
 
 
 def decode_event(decoder: msgspec.json.Decoder[_T], kind: Any, data: bytes, what: str | bytes) -> _T:
-    """One event as a record; a record names in `needed` those of its fields that are never passed over in silence.
+    """One event as a record; a record lists in `needed` the fields whose errors are never ignored.
 
     `what` is the subject of an error: a text, or the name of the event as it came.
     """
@@ -136,7 +137,7 @@ def _event_label(what: str | bytes) -> str:
 
 
 def _to_record(kind: Any, value: Any) -> Any:
-    """Field by field, so that one of them cannot spoil the others."""
+    """Converts field by field, so that one of them cannot spoil the others."""
     if not isinstance(value, dict):
         raise msgspec.ValidationError("Expected an object")
     given: dict[str, Any] = {}

@@ -1,8 +1,8 @@
-"""Tool schemas in the form that servers constrain a model to (`strict`), where a schema can be put that way.
+"""Tool schemas in the form that servers constrain a model to (`strict`), if a schema can be converted.
 
-Strict servers take objects whose keys are all required and known; a key that was optional may be null instead, which
-`agent/arguments` takes for absent. A schema with more than that, or with a keyword that the server does not know, is
-sent as it is. Adapters ask for models whose compat flags say that the server takes it.
+Strict servers accept objects whose keys are all required and known; a key that was optional may be null instead, which
+`agent/arguments` treats as absent. A schema with more than that, or with a keyword that the server does not know, is
+sent unchanged. Adapters use this for models whose compat flags state that the server supports it.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _NEVER_STRICT = (
 
 
 class NotStrict(Exception):
-    """The schema says something that strict servers do not take."""
+    """The schema uses something that strict servers do not accept."""
 
 
 def make_strict_parameters(tool: ToolSpec, refuses: Refuses | None = None) -> dict[str, Json] | None:
-    """The tool's schema for a strict server; none for a tool that does not ask for that, or cannot have it."""
+    """The tool's schema for a strict server; None if the tool does not request that, or cannot have it."""
     if not tool.strict:
         return None
     schema = copy.deepcopy(tool.parameters)
@@ -43,7 +43,7 @@ def make_strict_parameters(tool: ToolSpec, refuses: Refuses | None = None) -> di
 
 
 def is_strict_limit_error(message: str) -> bool:
-    """True if a server says with this that it cannot take so many strict tools, or such large ones."""
+    """True if a server's message reports too many or too large strict tools."""
     return any(text in message for text in TOO_MUCH)
 
 

@@ -1,8 +1,9 @@
-"""Tools as every API takes them: names and schemas of hosts and extensions that providers refuse are put differently.
+"""Tools in a form that every API accepts: names and schemas of hosts and extensions that providers would refuse are
+rewritten.
 
-A refused tool would fail every request as long as it is there. A name is rewritten as `history/normalize` does it for
-calls, and what comes back under it is the tool's own name again. A schema becomes that of an object; alternatives at
-its top are replaced by all of their keys, and the agent still checks the arguments against what the author wrote.
+A refused tool would fail every request as long as it is offered. A name is rewritten as `history/normalize` does it for
+calls, and calls that come back are given the tool's own name again. A schema becomes that of an object; alternatives at
+its top are replaced by all of their keys, and the agent still checks the arguments against the author's schema.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _NOT_AT_THE_TOP = {*_ALTERNATIVES, "not", "enum", "const", "if", "then", "else",
 
 
 def to_sent_tools(tools: Sequence[ToolSpec]) -> tuple[list[ToolSpec], dict[str, str]]:
-    """The tools with names and schemas that every API takes, and the own names of those that were rewritten."""
+    """The tools with names and schemas that every API accepts, and the own names of those that were rewritten."""
     own_names: dict[str, str] = {}
     used = {tool.name for tool in tools if to_valid_tool_name(tool.name) == tool.name}
     sent: list[ToolSpec] = []
@@ -40,7 +41,7 @@ def to_sent_tools(tools: Sequence[ToolSpec]) -> tuple[list[ToolSpec], dict[str, 
 async def restore_own_names(
     deltas: AsyncGenerator[Delta, None], own_names: Mapping[str, str]
 ) -> AsyncGenerator[Delta, None]:
-    """The same deltas, with the names that tools have here."""
+    """The same deltas with the tools' own names."""
     async with aclosing(deltas):
         async for delta in deltas:
             if isinstance(delta, BlockOpened) and delta.name in own_names:
@@ -50,7 +51,7 @@ async def restore_own_names(
 
 
 def object_schema(schema: dict[str, Json]) -> dict[str, Json]:
-    """The very same schema if it is plainly that of an object; else one that takes whatever that one takes."""
+    """The same schema if it is plainly that of an object; else one that accepts whatever the given one accepts."""
     if is_plain_object(schema):
         return schema
     properties: dict[str, Any] = {}
@@ -64,7 +65,7 @@ def object_schema(schema: dict[str, Json]) -> dict[str, Json]:
 
 
 def is_plain_object(schema: dict[str, Json]) -> bool:
-    """True for a schema that every API takes at the top."""
+    """True for a schema that every API accepts at the top."""
     alternatives = any(key in schema for key in _NOT_AT_THE_TOP - {"type", "properties"})
     return schema.get("type") == "object" and isinstance(schema.get("properties"), dict) and not alternatives
 

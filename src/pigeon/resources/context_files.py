@@ -1,7 +1,7 @@
-"""Context files: what the user and the project want an agent to know, one file per folder.
+"""Context files: notes of the user and the project for agents, one file per folder.
 
-They are plain text for the model, so they are read whether or not the project is trusted; the prompt says if it is not.
-For the same reason a link out of the repository is not followed: it would show the model a file that is not the
+They are plain text for the model, so they are read whether or not the project is trusted; the prompt notes if it is
+not. For the same reason a link out of the repository is not followed: it would show the model a file that is not the
 project's.
 """
 
@@ -23,7 +23,7 @@ _SPECIAL = ("/proc", "/dev", "/sys")
 
 
 class ContextFile(Struct, frozen=True):
-    """One file as the model gets it."""
+    """One file in its form for the model."""
 
     path: str
     text: str
@@ -31,7 +31,7 @@ class ContextFile(Struct, frozen=True):
 
 
 def read_context_files(agent_dir: str, cwd: str, report: Callable[[str], None]) -> list[ContextFile]:
-    """The user's own file, then those from the root of the file system down to the folder; shortened where too long."""
+    """The user's own file, then those from the root of the file system down to the folder; shortened if too long."""
     folders = [agent_dir, *reversed(ancestors(cwd))]
     skipped = _repository_of_worktree(cwd)
     paths: dict[str, str] = {}
@@ -54,7 +54,7 @@ def read_context_files(agent_dir: str, cwd: str, report: Callable[[str], None]) 
 
 
 def _find_file_in(folder: str, within: str | None, report: Callable[[str], None]) -> str | None:
-    """The first file of those names that may be read; the others are reported."""
+    """The first readable file of those names; the others are reported."""
     for path in (os.path.join(folder, name) for name in NAMES):
         if not os.path.lexists(path):
             continue
@@ -83,7 +83,7 @@ def _is_below(place: str, folders: tuple[str, ...]) -> bool:
 
 
 def _root_of(folder: str) -> str:
-    """The real path of the repository that a folder is in; outside of one, that of the folder itself."""
+    """The real path of the repository of a folder; outside of one, that of the folder itself."""
     real = os.path.realpath(folder)
     return next((above for above in ancestors(real) if os.path.lexists(os.path.join(above, ".git"))), real)
 
@@ -93,7 +93,7 @@ def _read_context_file(path: str, room: int, of_user: bool, report: Callable[[st
         report(f"{path} is left out: the context files together are larger than {LARGEST_ALL} bytes")
         return None
     try:
-        # Held, so that what was looked at is what is read: a link may have taken the place of the file since then.
+        # Held, so that the checked file is the one that is read: a link may have replaced it since then.
         with hold(path) as held:
             problem = _problem_of(path, held.place, None if of_user else _root_of(os.path.dirname(path)))
             if problem is not None:

@@ -1,7 +1,7 @@
 """The YAML head of a Markdown file.
 
-Values are texts, truth values (`true` and `false` only), nothing, lists and mappings. Numbers, dates, versions, `yes`
-and `no` stay the texts they are, because names and descriptions are made of such things.
+Values are texts, booleans (`true` and `false` only), null, lists and mappings. Numbers, dates, versions, `yes` and `no`
+stay the texts they are, because names and descriptions are made of such things.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _HEAD = re.compile(r"\A---[ \t]*\n(?:(.*?)\n)?---[ \t]*(?:\n|\Z)", re.DOTALL)
 
 
 class FrontMatter(Struct, frozen=True):
-    """A file in its two parts; `problem` says why a head was not understood."""
+    """A file in its two parts; `problem` is the error if the head is invalid."""
 
     head: dict[str, Any]
     body: str
@@ -41,7 +41,7 @@ def read_front_matter(text: str) -> FrontMatter:
 
 
 def text_of_key(head: dict[str, Any], key: str) -> str:
-    """The text of a key, trimmed; empty where there is none."""
+    """The text of a key, trimmed; empty if missing."""
     value = head.get(key)
     return value.strip() if isinstance(value, str) else ""
 
@@ -68,13 +68,14 @@ def _parse_head(head: str) -> tuple[dict[str, Any], str | None]:
 
 
 def _is_flat(head: str) -> bool:
-    """The C parser has no guard against deep nesting and would end the process; a level takes a column or a bracket."""
+    """False for a head that might be nested deeply: the C parser has no guard and would crash the process. A level
+    takes a column or a bracket."""
     return head.count("[") + head.count("{") <= DEEPEST and all(len(line) <= 2 * DEEPEST for line in head.split("\n"))
 
 
 @cache
 def _make_loader(fast: bool) -> Any:
-    """The safe loader with the few types that a head needs, in C where that is possible."""
+    """The safe loader with the few types that a head needs, in C if possible."""
     import yaml
 
     base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader) if fast else yaml.SafeLoader

@@ -32,12 +32,11 @@ class PromptTemplate(Struct, frozen=True):
     body: str
 
     def to_command(self) -> SlashCommand:
-        """The entry of `get_commands`."""
         return self.root.to_command("prompt", self.name, self.description, self.path)
 
 
 class Templates:
-    """The templates of some places, first name wins; read when first needed."""
+    """The templates of some places; the first of a name wins. Read when first needed."""
 
     def __init__(self, roots: Callable[[], Sequence[ResourceRoot]], report: Callable[[str], None]) -> None:
         self._roots = roots
@@ -129,7 +128,7 @@ def split_arguments(text: str) -> list[str]:
 
 
 def substitute_arguments(body: str, arguments: list[str]) -> str:
-    """The body with `$1`, `$@`, `${1:-default}`, `${@:2:1}` and their like filled in, in one pass."""
+    """The body with `$1`, `$@`, `${1:-default}`, `${@:2:1}` and the like filled in, in one pass."""
 
     def fill(found: re.Match[str]) -> str:
         number, everything, defaulted, default, all_default, start, length = found.groups()
@@ -153,7 +152,7 @@ def _argument_at(arguments: list[str], number: str) -> str:
 
 
 def _parse_count(digits: str) -> int:
-    """Figures beyond reason count as beyond the end."""
+    """The number; unreasonably long digits count as beyond the end."""
     return int(digits[:LONGEST_NUMBER]) if len(digits) <= LONGEST_NUMBER else 10**LONGEST_NUMBER
 
 

@@ -1,7 +1,8 @@
-"""The one entry to everything the model is told besides the conversation, for one agent and one folder at a time.
+"""The single entry point for everything the model gets besides the conversation, for one agent and one folder at a
+time.
 
-A session asks it to expand messages (`/skill:name`, `/template`), for the list of these commands and for the system
-prompt. It always speaks of the folder that the session is in now, and follows it.
+A session uses it to expand messages (`/skill:name`, `/template`), to list these commands and to build the system
+prompt. It follows the session's current folder.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ SKILL_PREFIX = "/skill:"
 
 
 class ResourceOptions(Struct, frozen=True, kw_only=True):
-    """What the command line and the settings say; see the options of the same names."""
+    """The values of the command line and the settings; see the options of the same names."""
 
     skills: Sequence[str] = ()
     prompt_templates: Sequence[str] = ()
@@ -46,10 +47,10 @@ class ResourceOptions(Struct, frozen=True, kw_only=True):
 
 
 class Resources:
-    """Skills, templates, context files and the system prompt; nothing is read before it is asked for.
+    """Skills, templates, context files and the system prompt; everything is read when first needed.
 
-    Relative paths of options begin at `base`. `report` gets what is wrong with a file, `expansion_failed` the path of a
-    skill that a message asks for and that cannot be read, and why.
+    Relative paths of options begin at `base`. `report` is called with errors in files, `expansion_failed` with the path
+    of a skill that a message uses and that cannot be read, and the reason.
     """
 
     def __init__(
@@ -75,9 +76,9 @@ class Resources:
         self.use_folder(cwd, trusted)
 
     def use_folder(self, cwd: str, trusted: bool, harmless: bool = False) -> None:
-        """Work in this folder from here on; what was read for another one is forgotten.
+        """Switch to this folder and forget what was read for another one.
 
-        In a `harmless` folder nothing asked for trust: its context files count as approved, nothing else is used.
+        In a `harmless` folder nothing required trust: its context files count as approved, nothing else is used.
         """
         self._cwd = cwd
         self._trusted_place = os.path.realpath(cwd) if trusted else None
@@ -85,7 +86,8 @@ class Resources:
         self.reload()
 
     def _trusts_project(self) -> bool:
-        """False also if a link has taken the place of the trusted folder: it leads to another project."""
+        """True for a trusted project; False if a link has replaced the trusted folder, because it leads to another
+        project."""
         return self._trusted_place is not None and os.path.realpath(self._cwd) == self._trusted_place
 
     def reload(self) -> None:
@@ -96,7 +98,7 @@ class Resources:
         self._prompt: tuple[object, str] | None = None
 
     def add_new_paths(self, skills: Sequence[str] = (), prompts: Sequence[str] = ()) -> bool:
-        """Add places of the lowest rank, those that extensions bring; returns True if there are new ones among them."""
+        """Add places of the lowest rank, those of extensions; returns True if any is new."""
         before = sum(map(len, self._added))
         for known, more in zip(self._added, (skills, prompts), strict=True):
             known.extend(path for path in dict.fromkeys(more) if path not in known)
@@ -104,13 +106,14 @@ class Resources:
         return sum(map(len, self._added)) > before
 
     def expand(self, text: str) -> str:
-        """The text that goes to the model for `/skill:name` or `/template`; other text as it is, with nothing read."""
+        """The text for the model in place of `/skill:name` or `/template`; other text is returned unchanged without
+        reading anything."""
         if text.startswith(SKILL_PREFIX):
             text = self._all_skills().expand(text)
         return self._all_templates().expand(text) if text.startswith("/") else text
 
     def commands(self) -> list[SlashCommand]:
-        """What a message can begin with: templates, then skills."""
+        """The commands with which a message may begin: templates, then skills."""
         return [*self._all_templates().commands(), *self._all_skills().commands()]
 
     def read_rules(self, cwd: str) -> list[Rule]:
@@ -123,9 +126,8 @@ class Resources:
         return read_rules(rule_folders(self._agent_dir, cwd, trusted), self._tell)
 
     def build_system_prompt(self, cwd: str, tools: Sequence[DescribedTool], guidelines: Sequence[str] = ()) -> str:
-        """Returns the prompt for these tools, after switching to the folder; one that `use_folder` did not announce is
-        not trusted.
-        """
+        """The prompt for these tools, after switching to the folder; a folder that `use_folder` did not announce is not
+        trusted."""
         if cwd != self._cwd:
             self.use_folder(cwd, trusted=False)
         key = (tuple((name, snippet) for name, snippet, _ in tools), tuple(guidelines))
@@ -166,7 +168,7 @@ class Resources:
         return _Texts(custom or None, appended, context_section(files, self._approved))
 
     def _find_prompt_file(self, name: str) -> str | None:
-        """The project's file before the user's; the two are never mixed."""
+        """The project's file before the user's; the two are never merged."""
         from pigeon.config.paths import project_dirs
 
         folders = [*(project_dirs(self._cwd) if self._trusts_project() else ()), self._agent_dir]
@@ -223,7 +225,7 @@ class Resources:
         return roots_of(kind, folders, requested, self._report)
 
     def _report(self, problem: str) -> None:
-        """Each problem once, however often its file is read again."""
+        """Report each problem once, however often its file is read again."""
         if problem not in self._told:
             self._told.add(problem)
             self._tell(problem)

@@ -1,9 +1,8 @@
-"""Where skills and prompt templates are looked for, in order of rank.
+"""Where skills and prompt templates are found, in order of rank.
 
-What was named on the command line comes first, because it was asked for; then the project (if it is trusted) before the
-user, and in each what settings name before what lies in the usual folders; last what extensions bring. A list of skills
-or templates in settings has paths and globs to add, `!glob` and `-path` to leave out, and `+path` to keep in spite of
-those.
+Paths on the command line come first, because they were requested; then the project (if it is trusted) before the user,
+and in each, paths in settings before the usual folders; last the paths of extensions. A list of skills or templates in
+settings has paths and globs to add, `!glob` and `-path` to leave out, and `+path` to keep a path despite those.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ class Selection(Struct, frozen=True):
     base: str
 
     def is_selected(self, path: str) -> bool:
-        """Whether a file that was found stays; a skill answers to the name of its folder, too."""
+        """Whether a found file is kept; a skill also matches by the name of its folder."""
         names = {path, os.path.dirname(path)} if os.path.basename(path) == "SKILL.md" else {path}
         if names & self.kept:
             return True
@@ -42,7 +41,7 @@ class Selection(Struct, frozen=True):
 
 
 def selection_of(entries: Sequence[str], base: str, home: str) -> Selection:
-    """The list as it stands in settings whose paths are meant from `base`."""
+    """The list of a settings file whose relative paths begin at `base`."""
     named: list[str] = []
     kept, dropped, patterns = set(), set(), []
     for entry in entries:
@@ -76,7 +75,7 @@ Kind = Literal["skills", "prompts"]
 
 
 class ResourceRoot(Struct, frozen=True):
-    """A file or folder to load from, and what is said about the origin of what it holds."""
+    """A file or folder to load from, with the declared origin of its contents."""
 
     path: str
     location: Location
@@ -86,7 +85,7 @@ class ResourceRoot(Struct, frozen=True):
     selection: Selection | None = None
 
     def is_selected(self, path: str) -> bool:
-        """False for what the settings exclude."""
+        """False for files that the settings exclude."""
         return self.selection is None or self.selection.is_selected(path)
 
     def to_command(self, kind: Literal["prompt", "skill"], name: str, description: str, path: str) -> SlashCommand:
@@ -104,7 +103,7 @@ class ResourceRoot(Struct, frozen=True):
 
 
 class RequestedPaths(Struct, frozen=True, kw_only=True):
-    """What options, settings and extensions name of one kind of resource."""
+    """Paths that options, settings and extensions name for one kind of resource."""
 
     explicit: Sequence[str] = ()
     only_explicit: bool = False
@@ -126,7 +125,7 @@ class ResourceFolders(Struct, frozen=True, kw_only=True):
 def roots_of(
     kind: Kind, folders: ResourceFolders, requested: RequestedPaths, report: Callable[[str], None]
 ) -> list[ResourceRoot]:
-    """All places in order of rank; a named one that is not there is reported."""
+    """All places in order of rank; a named one that does not exist is reported."""
     roots = _named_roots(requested.explicit, folders, report)
     if not requested.only_explicit:
         if folders.trusted:
@@ -184,7 +183,7 @@ def _user_roots(kind: Kind, folders: ResourceFolders, entries: Sequence[str]) ->
 
 
 def _folders_to_repository(cwd: str) -> list[str]:
-    """The folder and its parents up to the root of the repository; outside of one, the folder alone."""
+    """The folder and its parents up to the root of the repository; outside of one, only the folder."""
     folders = ancestors(cwd)
     for count, folder in enumerate(folders, 1):
         if os.path.exists(os.path.join(folder, ".git")):

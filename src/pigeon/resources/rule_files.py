@@ -1,6 +1,6 @@
-"""Rule files: Markdown with a YAML head that says when the text is given to the model.
+"""Rule files: Markdown with a YAML head that defines when the text is given to the model.
 
-A file that cannot be read or does not make sense is reported with its path and left out; the others still count.
+A file that cannot be read or is invalid is reported with its path and left out; the others still count.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MODES = get_args(RuleInterrupt)
 
 
 def rule_folders(agent_dir: str, cwd: str, trusted: bool) -> list[tuple[str, RuleLevel]]:
-    """Where rules are, the project's before the user's own; a project that is not trusted has none."""
+    """The rule folders, the project's before the user's own; an untrusted project has none."""
     folders: list[tuple[str, RuleLevel]] = []
     if trusted:
         folders.extend((os.path.join(cwd, name, "rules"), "project") for name in PROJECT_FOLDERS)
@@ -32,7 +32,7 @@ def rule_folders(agent_dir: str, cwd: str, trusted: bool) -> list[tuple[str, Rul
 
 
 def read_rules(folders: Sequence[tuple[str, RuleLevel]], report: Report) -> list[Rule]:
-    """All rules that watch the stream; of two with one name the first counts."""
+    """All rules that watch the stream; if two have one name, the first counts."""
     found: dict[str, Rule] = {}
     for folder, level in folders:
         for path in _list_files(folder, report):

@@ -1,4 +1,4 @@
-"""Skills after the Agent Skills standard: instructions in a folder that the model reads when a task calls for them.
+"""Skills after the Agent Skills standard: instructions in a folder that the model reads when a task needs them.
 
 The system prompt lists them by name and description (`Skills.listing`), a message that begins with `/skill:name` is
 replaced by one (`Skills.expand`), and `get_commands` names all. Their files are searched below the roots of
@@ -90,7 +90,7 @@ class _SkillSearch:
 
 
 def _is_ignored(path: str, is_folder: bool, ignoring: list[_Ignoring]) -> bool:
-    """What the last file says that names the path; `ignoring` has the files of the folders above it."""
+    """The verdict of the last file that matches the path; `ignoring` has the files of the folders above it."""
     verdicts = (lines.verdict(path[len(folder) + 1 :], is_folder) for folder, lines in reversed(ignoring))
     return next((verdict for verdict in verdicts if verdict is not None), False)
 
@@ -113,12 +113,12 @@ class Skill(Struct, frozen=True):
 
     @property
     def folder(self) -> str:
-        """What relative paths in the skill are meant from."""
+        """The folder where relative paths in the skill begin."""
         return os.path.dirname(self.path)
 
 
 class Skills:
-    """The skills of some places, first name wins; read when first needed."""
+    """The skills of some places; the first of a name wins. Read when first needed."""
 
     def __init__(
         self,
@@ -150,14 +150,13 @@ class Skills:
         return f"{said}\n\n{arguments}" if arguments else said
 
     def commands(self) -> list[SlashCommand]:
-        """All skills, as `get_commands` lists them."""
         return [
             skill.root.to_command("skill", f"skill:{skill.name}", skill.description, skill.path)
             for skill in self.skills_by_name().values()
         ]
 
     def listing(self) -> str | None:
-        """What the system prompt says of them; none if there is nothing to say."""
+        """The list of skills for the system prompt; None if there is none."""
         rows = [_row(skill) for skill in self.skills_by_name().values() if not skill.hidden]
         return "\n".join([LEAD, "", "<available_skills>", *rows, "</available_skills>"]) if rows else None
 
@@ -210,7 +209,7 @@ def _read_skill(path: str, root: ResourceRoot, report: Callable[[str], None]) ->
 
 
 def faults_of(skill: Skill) -> list[str]:
-    """What the standard would have otherwise; the skill is used all the same."""
+    """Deviations from the standard; the skill is used all the same."""
     faults = []
     if len(skill.name) > LONGEST_NAME:
         faults.append(f"the name of a skill has at most {LONGEST_NAME} characters, this one {len(skill.name)}")

@@ -1,6 +1,6 @@
-"""What the model is told about its job: named sections, in a fixed order.
+"""The system prompt: named sections, in a fixed order.
 
-There is no date in it and nothing else that changes by itself, so that providers can keep it cached for days.
+It contains no date and nothing else that changes without reason, so that providers can keep it cached for days.
 """
 
 from __future__ import annotations
@@ -102,9 +102,9 @@ def compose_system_prompt(  # noqa: PLR0913 - one argument for each part
     *,
     unattended: bool = False,
 ) -> str:
-    """The whole prompt; `custom` replaces what Pigeon says by itself and nothing of what was added to it.
+    """The whole prompt; `custom` replaces Pigeon's own sections, but nothing that was added to them.
 
-    An `unattended` agent is told so, also with a custom prompt.
+    An `unattended` agent learns that even with a custom prompt.
     """
     tools = list(tools)
     sections = [("preamble", custom)] if custom is not None else own_sections(tools, guidelines, docs, unattended)
@@ -129,7 +129,7 @@ def render_sections(sections: Iterable[Section]) -> str:
 def own_sections(
     tools: Sequence[DescribedTool], guidelines: Sequence[str], docs: str | None = None, unattended: bool = False
 ) -> list[Section]:
-    """What Pigeon says by itself: who it is, what it has, how it works."""
+    """Pigeon's own sections: who it is, its tools, how it works."""
     lines = [(name, " ".join(snippet.split())) for name, snippet, _ in tools]
     listed = [f"- {name}: {line}" for name, line in lines if line] or ["(none)"]
     rules = dict.fromkeys(_list_rules([facts for _, _, facts in tools], guidelines, unattended))
@@ -144,7 +144,7 @@ def own_sections(
 
 
 def can_read_files(tools: Iterable[DescribedTool]) -> bool:
-    """Whether a model with these tools can read a file that it is told of."""
+    """Whether a model with these tools can read files that the prompt mentions."""
     return any(facts.kind in ("read", "execute") for _, _, facts in tools)
 
 
@@ -165,7 +165,7 @@ def _list_rules(tools: Sequence[ToolFacts], guidelines: Sequence[str], unattende
 
 
 def context_section(files: Sequence[ContextFile], trusted: bool) -> str | None:
-    """The context files for the prompt; those of a project that is not trusted are marked."""
+    """The context files for the prompt; those of an untrusted project are marked."""
     if not files:
         return None
     marked = not trusted and not all(file.of_user for file in files)

@@ -1,7 +1,7 @@
 """From a line to a command, or to the answer that refuses it: the same for every connection, whatever the line is.
 
 Servers behind a pipe (`rpc/server.py`, also of `pigeon attach`) and of served conversations
-(`frontends/serve/client_session.py`) read lines here, so that no client is answered in words of its own.
+(`frontends/serve/client_session.py`) read lines here, so that every client gets the same refusals.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PARSE = "parse"
 
 
 class RefusedLine(Struct, frozen=True):
-    """A line that is no command, with its answer; dialects answer a command that is `unknown` differently."""
+    """A line that is not a command, with its answer; dialects answer a command that is `unknown` differently."""
 
     response: Response
     unknown: bool = False
@@ -30,7 +30,7 @@ class RefusedLine(Struct, frozen=True):
 def read_frame(frame: Frame) -> list[Command | RefusedLine]:
     """The command in a line, or its refusal.
 
-    A result that cannot be used is refused, and stands for a failure besides: its call waits and must end.
+    An invalid result is refused, and also becomes a failure, because its call is waiting and must end.
     """
     if isinstance(frame, TooLong):
         refused = make_line_refusal(f"the line is longer than {frame.cap} bytes and was skipped")
@@ -71,24 +71,24 @@ def _refuse_value(value: Any, error: BadRecord | UnknownCommand) -> RefusedLine:
 
 
 def make_line_refusal(reason: str, id: Json | Absent = ABSENT) -> RefusedLine:
-    """The refusal of a line that is no command."""
+    """The refusal of a line that is not a command."""
     return RefusedLine(failure_response(PARSE, f"Failed to parse command: {reason}", id))
 
 
 def _replace_skipped_result(members: dict[str, Json], cap: int) -> list[Command | RefusedLine]:
-    """If a line that was skipped is the result that a call waits for, the failure that ends the call."""
+    """For a skipped line that is the result of a waiting call: the failure that ends the call."""
     result = _failure_for(members, f"it is longer than {cap} bytes") if members.get("id") is not None else None
     return [] if result is None else [_read_value(result)]
 
 
 def _failure_for(value: Any, problem: str) -> Any:
-    """What stands for a result that cannot be used; None for any other line."""
+    """The failure that replaces an invalid result; None for any other line."""
     name = value.get("type") if isinstance(value, dict) else None
     text = f"The host's result cannot be used: {problem}"
     if name == NAMES[HostToolResult]:
         failure = {"result": {"content": [{"type": "text", "text": text}]}, "isError": True}
     elif name == NAMES[HostServiceResult]:
-        # The host has the file, maybe with changes that the disk does not have.
+        # The host has the file, perhaps with changes that are not on disk.
         failure = {"error": text, "final": True}
     else:
         return None

@@ -1,7 +1,7 @@
 """What one client is shown: its dialect, features, event filter, numbers and ids of runs, with keys masked.
 
-A session publishes everything and knows no client; a `Connection` makes of it what this client is sent. Every client
-has one: behind a pipe (`rpc/outbox.py`), in this process (`rpc/in_process.py`), of a served conversation
+A session publishes everything and knows no client; a `Connection` turns that into what this client is sent. Every
+client has one: behind a pipe (`rpc/outbox.py`), in this process (`rpc/in_process.py`), of a served conversation
 (`frontends/serve/client_session.py`), and with its agent elsewhere (`rpc/relay.py`). Where the session is in the same
 process, it is a `SessionConnection` (`rpc/session_connection.py`).
 """
@@ -50,7 +50,7 @@ class EncodedData:
 
 
 class Connection:
-    """The form of everything for one client: the one that it begins with, then what `hello` agrees on."""
+    """The form of everything for one client: the initial one, then what `hello` agrees on."""
 
     def __init__(
         self,
@@ -63,11 +63,11 @@ class Connection:
         fixed_dialect: str = "",
         fixed_features: bool = False,
     ) -> None:
-        """`mask` takes keys out of everything but the updates of an answer, which are the model's own words. `count`
-        events were numbered before. One that `shows_denials` does so without the feature `permissions`, too.
+        """`mask` masks keys in everything but the updates of an answer, which are the model's own words. `count` events
+        were numbered before. With `shows_denials`, denials are shown even without the feature `permissions`.
 
         With `fixed_dialect`, the text of the refusal, the client cannot change its dialect; with `fixed_features`, it
-        keeps those that it begins with, whatever it asks for.
+        keeps the initial ones, whatever it requests.
         """
         self._dialect = dialect
         self._features = _features_in_force(features, dialect)
@@ -84,26 +84,24 @@ class Connection:
 
     @property
     def dialect(self) -> Dialect:
-        """The dialect that is spoken now."""
         return self._dialect
 
     @property
     def features(self) -> list[Feature]:
-        """The features in force, in the order of `ALL_FEATURES`."""
         return [feature for feature in ALL_FEATURES if feature in self._features]
 
     def set_change_callback(self, callback: Callable[[], None]) -> None:
-        """Have this called before each change, so that what waits leaves in the form that it was meant for."""
+        """Set a function to call before each change, so that waiting lines are sent in their original form."""
         self._before_change = callback
 
-    # What the client says about its connection
+    # Requests about the connection
 
     def answer_own(self, command: Hello | SetEventFilter) -> Welcome | EventFilter:
         """Answer one of `OWN_COMMANDS`; raises `Refusal`."""
         return self.handle_hello(command) if isinstance(command, Hello) else self.set_event_filter(command)
 
     def handle_hello(self, command: Hello) -> Welcome:
-        """Agree on dialect and features, in force from the answer on; raises `Refusal`."""
+        """Agree on dialect and features, which apply from the answer on; raises `Refusal`."""
         name = value_or_default(command.dialect, self._dialect.name)
         if self._fixed_dialect and name != self._dialect.name:
             raise Refusal(self._fixed_dialect.format(name))
@@ -124,7 +122,7 @@ class Connection:
         return EventFilter(events=chosen.kinds)
 
     def use_all_features(self) -> None:
-        """Have what `hello` could ask for in this dialect, without its answer."""
+        """Use all features that `hello` offers in this dialect."""
         self._use_dialect(self._dialect, ALL_FEATURES)
 
     def _use_dialect(self, dialect: Dialect, features: Iterable[str]) -> None:
@@ -135,9 +133,9 @@ class Connection:
     # Events
 
     def to_lines(self, event: Outbound) -> list[OutputLine]:
-        """An event as lines of the dialect: none, one or several."""
+        """The lines of an event in the dialect: none, one or several."""
         run_id = self._run_id_of(event)
-        # By far the most frequent one. Everyone gets it, and it is not masked.
+        # By far the most frequent event. Everyone gets it, and it is not masked.
         is_update = isinstance(event, MessageUpdate)
         shown = event if is_update else self._filter_event(event)
         if shown is None:
@@ -154,7 +152,7 @@ class Connection:
         return lines
 
     def to_records(self, event: Outbound) -> Iterator[Any]:
-        """An event as records of the dialect: none, one or several."""
+        """The records of an event in the dialect: none, one or several."""
         shown = event if isinstance(event, MessageUpdate) else self._filter_event(event)
         if shown is None:
             return
@@ -180,9 +178,7 @@ class Connection:
         return self._without_members(event)
 
     def _hide_denial(self, event: AgentSettled | PromptResult) -> AgentSettled | PromptResult:
-        """Returns the end of a denied run, or of its prompts, as that of a run that is done, for clients that know no
-        denials.
-        """
+        """The end of a denied run, or of its prompts, shown as done, for clients without denials."""
         if self._shows_denials or "permissions" in self._features:
             return event
         if isinstance(event, PromptResult):
@@ -200,7 +196,7 @@ class Connection:
         return replace(record, **dict.fromkeys(hidden, ABSENT)) if hidden else record
 
     def _run_id_of(self, event: Outbound) -> str | None:
-        """The run that an event is about, for clients that are told; what a client's own command prints is of none."""
+        """The run of an event, for clients that want it; output of a client's own command belongs to none."""
         if "attribution" not in self._features or isinstance(event, BashExecutionUpdate):
             return None
         return self._active_run() if isinstance(event.run_id, Absent) else event.run_id
@@ -218,12 +214,11 @@ class Connection:
     # Answers
 
     def greeting(self) -> list[OutputLine]:
-        """The lines that come before all others."""
         return self._dialect.greeting()
 
     def to_answer_lines(self, response: Response) -> list[OutputLine]:
         """The answer to a command as lines: none, one or several."""
-        # The answer to `hello` itself has the one form that every dialect shares.
+        # The answer to `hello` itself has the same form in every dialect.
         is_hello, self._answers_hello = self._answers_hello, False
         data = response.data
         if isinstance(data, EncodedData):
@@ -234,21 +229,21 @@ class Connection:
         return self._mask_lines(plain_answer(response) if is_hello else self._dialect.to_answer_lines(response))
 
     def to_refusal_lines(self, response: Response, with_result: bool) -> list[OutputLine]:
-        """The refusal of a prompt as lines, with the result that a dialect may add or without."""
+        """The refusal of a prompt as lines, with or without the result that a dialect may add."""
         return self._mask_lines(
             self._dialect.to_refusal_lines(response) if with_result else self._dialect.to_answer_lines(response)
         )
 
     def to_unknown_command_lines(self, response: Response) -> list[OutputLine]:
-        """The refusal of a command that does not exist as lines."""
+        """The refusal of an unknown command as lines."""
         return self._mask_lines(self._dialect.to_unknown_command_lines(response))
 
     def filter_data(self, data: _T) -> _T:
-        """The data of an answer without the members that the client has not asked for."""
+        """The data of an answer without members that the client has not requested."""
         return self._without_members(data)
 
     def mask_record(self, record: _T) -> _T:
-        """A record without keys; itself if it has none."""
+        """A record with masked keys; the same object if it has none."""
         encoded = codec.encode(record)
         masked = self.mask(encoded)
         return record if masked == encoded else codec.convert(codec.decode(masked), type(record))
@@ -258,6 +253,6 @@ class Connection:
 
 
 def _features_in_force(wanted: Iterable[str], dialect: Dialect) -> frozenset[str]:
-    """Those that are known; whether updates are deltas is up to the dialect."""
+    """The known ones among the requested features; the dialect decides whether updates are deltas."""
     known = {feature for feature in wanted if feature in ALL_FEATURES and feature != "deltas"}
     return frozenset((*known, "deltas") if dialect.deltas else known)

@@ -35,7 +35,7 @@ class HostChannel(Protocol):
     """The connection to a host: where lines come from, and where answers and events go."""
 
     def open(self, leave: Callable[[int], None]) -> None:
-        """Be ready for lines; `leave` ends the process with an exit code, for a host that has gone."""
+        """Prepare for lines; `leave` ends the process with an exit code when the host has gone."""
         ...
 
     @property
@@ -46,22 +46,22 @@ class HostChannel(Protocol):
 
     @property
     def last_event_number(self) -> int:
-        """How many events an earlier process has sent."""
+        """The number of events that an earlier process has sent."""
         ...
 
     def start(self, take: Callable[[list[Frame]], Awaitable[None] | None], ended: Callable[[], None]) -> None:
-        """Hand on what comes in; `ended` is called when nothing more will come."""
+        """Pass input on to `take`; `ended` is called when there will be no more."""
         ...
 
     def close(self, seconds: float) -> None:
-        """Send what waits, for at most this long, and nothing more."""
+        """Send what is waiting, for at most this long, and nothing more."""
         ...
 
 
 class PipeChannel:
     """A host on two descriptors: stdin and stdout, or both ends of a socket.
 
-    `show` is called with every line that comes in or goes out, and `in` or `out`.
+    `show` is called with `in` or `out` and every line.
     """
 
     last_event_number = 0
@@ -115,7 +115,7 @@ class Host:
         mask: Callable[[bytes], bytes] = lambda line: line,
         shows_dialogs: bool = True,
     ) -> None:
-        """`shows_dialogs` is false for a host without a person: nothing is asked, so what would ask gets no answer."""
+        """`shows_dialogs` is False for a host without a person: questions then get no answer at once."""
         self._session = session
         self._drains = drains
         self._shutdown = Shutdown(self._on_end_requested)
@@ -134,12 +134,12 @@ class Host:
             self._outbox.suppress_dialogs()
         session.bus.set_announcer(self._outbox.send_event, self._outbox.wait_if_full)
         if session.dependencies.settings.several_clients:
-            # Each of them is shown what it asked for, out of everything.
+            # Each client of the conversation gets only what it requested.
             self._connection.use_all_features()
 
     @property
     def is_busy(self) -> bool:
-        """True while anything is under way, or waits, that the end of this process would cut off."""
+        """True while the end of this process would cut something off."""
         session = self._session
         return (
             session.activity.is_busy
@@ -151,7 +151,7 @@ class Host:
         )
 
     async def run_command(self, command: Json) -> None:
-        """Have a command done that an earlier process was told; nothing is announced. Raises `PigeonError`."""
+        """Run a command that an earlier process has already accepted; nothing is announced. Raises `PigeonError`."""
         with self._outbox.silence():
             await self._commands.run_command(codec.command_of(command))
 
@@ -165,7 +165,7 @@ class Host:
         leaving: Callable[[], Awaitable[None]],
         stop: Callable[[], Awaitable[None]],
     ) -> int:
-        """Run until there is a reason to end; returns the exit code."""
+        """Serve until there is a reason to end; returns the exit code."""
         self._shutdown.watch_signals()
         self._outbox.greet()
         self._channel.start(self._server.handle_frames, self._on_input_end)
@@ -182,7 +182,7 @@ class Host:
         return code
 
     async def _wait_for_long_answers(self) -> None:
-        """What was asked before the input ended is answered, unless the host does not read that either."""
+        """Wait until answers to earlier commands are sent, unless the host does not read them."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self._server.wait_for_long_answers(), LONG_ANSWER_SECONDS)
 
@@ -199,7 +199,7 @@ class Host:
         await self._server.wait_until_drained()
 
     def _end_when_quiet(self) -> None:
-        """End once what is under way has been answered."""
+        """End once all work in progress has been answered."""
         self._ending = asyncio.ensure_future(self._wait_and_end())
 
     async def _wait_and_end(self) -> None:
@@ -207,13 +207,13 @@ class Host:
         self._shutdown.request_exit(exit_codes.OK)
 
     async def _warm_up(self) -> None:
-        """Not before the first commands were answered: a host waits for those."""
+        """Deferred until the first commands were answered, because a host waits for those."""
         await self._server.wait_until_begun()
         await self._warm()
 
     def _on_end_requested(self, code: int) -> None:
-        """What stops the work under way also keeps its end from the host, which could answer into a closing pipe; so
-        nothing may begin behind it."""
+        """Stopping the work also suppresses its end events, since a host could answer them into a closing pipe; so
+        nothing may begin afterwards."""
         if code != exit_codes.OK:
             self._outbox.mute()
         elif self._drains():

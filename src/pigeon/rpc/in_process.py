@@ -2,7 +2,7 @@
 a pipe (`rpc/host.py`).
 
 Events are those of the dialect `pi-latest`. Keys are masked as they are on the wire, because the program may show or
-send on what it is given.
+forward what it gets.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from pigeon.wire.commands import Command
 from pigeon.wire.errors import PigeonError, Refusal, text_for_host
 from pigeon.wire.events import Outbound
 
-# What such a host speaks; its defaults are to be given to `pigeon.app.build` with the options.
+# The dialect of such a host, whose defaults must be passed to `pigeon.app.build` with the options.
 SPOKEN: type[Dialect] = PiLatest
 SLICE_PIECES = 250
 OTHER_DIALECT = "An agent in this process speaks pi-latest only"
 
 
 class InProcessHost:
-    """Serves one session to a program in this process, which hears every event by `hear`."""
+    """Serves one session to a program in this process, which gets every event through `hear`."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class InProcessHost:
         session.bus.set_announcer(self._on_event)
 
     def submit(self, command: Command, finish: Callable[[Any, BaseException | None], None]) -> None:
-        """Have a command carried out; `finish` is called exactly once, before any event that follows the answer.
+        """Run a command; `finish` is called exactly once, before any event that follows the answer.
 
         Raises `BadRecord` for a command that would be refused as a line.
         """
@@ -71,11 +71,10 @@ class InProcessHost:
         return self._connection.mask_record(self._connection.filter_data(data))
 
     async def wait_until_drained(self) -> None:
-        """Wait until every command has ended."""
         await self._commands.wait_until_drained()
 
     async def _join_long_answer(self, answer: LongAnswer, command: Command) -> Any:
-        """A long answer, which comes as pieces of JSON; other work is done between them."""
+        """Join the pieces of JSON of a long answer, yielding to other work in between."""
         made: list[bytes] = []
         while pieces := _read_pieces(answer.pieces):
             made += pieces

@@ -1,9 +1,9 @@
 """When a command runs: at once, in its turn, or beside the others.
 
 `control` and `beside` commands start the moment they arrive. `session` commands start in order, each when the one
-before has ended; a handler that does not wait is done before the next line is looked at. A prompt that does not say how
-to queue does not wait for a prompt: that one has reserved the run, so this one can be refused at once, however long
-extensions think about the first. `CommandRunner` finds the handler and puts it into its lane, for hosts behind a pipe
+before has ended; a handler that does not wait is done before the next line is read. A prompt without queueing behaviour
+does not wait for an earlier prompt: that one has reserved the run, so this one can be refused at once, however long
+extensions process the first. `CommandRunner` finds the handler and puts it into its lane, for hosts behind a pipe
 (`rpc/server.py`) and in this process (`sdk/agent.py`).
 """
 
@@ -28,7 +28,8 @@ Finish = Callable[[Any, BaseException | None], None]
 
 
 class CommandJob:
-    """One command: what starts it, and what is called exactly once with its result or its failure."""
+    """One command: the function that starts it, and the function that is called exactly once with its result or
+    failure."""
 
     __slots__ = ("command", "finish", "start")
 
@@ -49,11 +50,11 @@ class Lanes:
 
     @property
     def in_flight(self) -> int:
-        """Jobs that were taken and have not finished."""
+        """The number of jobs that have not finished."""
         return len(self._open) + len(self._waiting)
 
     def submit(self, job: CommandJob) -> None:
-        """Take a job; it may be finished when this returns."""
+        """Start or queue a job; it may have finished when this returns."""
         if job.command.lane != "session" or self._is_behind_prompts(job.command):
             self._start_in_background(job, None)
             return
@@ -70,12 +71,11 @@ class Lanes:
             job.finish(None, reason)
 
     async def wait_until_drained(self) -> None:
-        """Wait until every job has finished."""
         while self._open:
             await asyncio.wait(set(self._open))
 
     def _run_waiting(self) -> None:
-        # A loop, not recursion: handlers that do not wait may be many in one write.
+        # A loop, not recursion: one write may contain many handlers that do not wait.
         self._busy = False
         while self._waiting and not self._busy:
             self._busy = True
@@ -84,16 +84,16 @@ class Lanes:
             self._busy = self._start_in_background(job, self._run_waiting)
 
     def _is_behind_prompts(self, command: Command) -> bool:
-        """True for a prompt that cannot be queued, where all that is before it in its lane are prompts.
+        """True for a prompt that cannot be queued and that only prompts precede in its lane.
 
-        One with a `clientMessageId` may be one of those again, which is known when that one was answered.
+        One with a `clientMessageId` may repeat one of those, which is only known when that one was answered.
         """
         if not self._busy or not isinstance(command, Prompt) or command.streaming_behavior or command.client_message_id:
             return False
         return isinstance(self._present, Prompt) and all(isinstance(job.command, Prompt) for job in self._waiting)
 
     def _start_in_background(self, job: CommandJob, after: Callable[[], None] | None) -> bool:
-        """Starts a job; returns True if it goes on in the background. Then `after` is called when it has finished."""
+        """Start a job; returns True if it continues in the background. Then `after` is called when it has finished."""
         try:
             result = job.start()
         except Exception as error:
@@ -122,7 +122,7 @@ class Lanes:
 
     @staticmethod
     def _finish(job: CommandJob, data: Any, error: Exception | None) -> None:
-        """An answer that cannot be given is a failure of that command, never the end of its lane."""
+        """Report the result; an answer that cannot be encoded is a failure of that command, and never ends the lane."""
         try:
             job.finish(data, error)
         except Exception as trouble:
@@ -134,7 +134,7 @@ def _return_unchanged(result: Any) -> Any:
 
 
 class CommandRunner:
-    """Has commands carried out: each by its handler, in its lane, with exactly one end."""
+    """Runs commands: each by its handler, in its lane, with exactly one end."""
 
     def __init__(self, subjects: Mapping[Subject, object], handlers: Mapping[type[Command], CommandHandler]) -> None:
         self._subjects = subjects
@@ -142,9 +142,9 @@ class CommandRunner:
         self._lanes = Lanes()
 
     def submit(self, command: Command, finish: Finish, taken: Callable[[Any], Any] = _return_unchanged) -> None:
-        """Take a command. `finish` gets its answer or its failure; `taken` may put what the handler returned, a result
-        or something to await, into another form first."""
-        # A prompt that waits in its lane has not begun: an abort must reach it, too.
+        """Run a command. `finish` gets its answer or its failure; `taken` may first convert what the handler returned,
+        a result or an awaitable."""
+        # A prompt that waits in its lane has not begun: an abort must reach it too.
         if isinstance(command, Abort) and isinstance(command.tool_call_id, Absent):
             self._lanes.withdraw(PROMPTS, Refusal(ABORTED_BEFORE))
         if command.lane != "control" and self._lanes.in_flight >= MOST_IN_FLIGHT:
@@ -154,7 +154,7 @@ class CommandRunner:
         self._lanes.submit(CommandJob(command, lambda: taken(handler(command, subject)), finish))
 
     async def run_command(self, command: Command) -> None:
-        """Have a command done whose answer is not wanted; raises what it would be refused with."""
+        """Run a command without an answer; raises its refusal."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def finish(data: Any, error: BaseException | None) -> None:
@@ -168,9 +168,8 @@ class CommandRunner:
 
     @property
     def in_flight(self) -> int:
-        """Commands that were taken and have not ended."""
+        """The number of commands that have not ended."""
         return self._lanes.in_flight
 
     async def wait_until_drained(self) -> None:
-        """Wait until every command taken has ended."""
         await self._lanes.wait_until_drained()

@@ -1,7 +1,7 @@
-"""From records to lines: the connection says how, the writer keeps the order.
+"""From records to lines: the connection decides the form, the writer keeps the order.
 
-While a host reads too slowly, deltas of the same block are put together into longer ones instead of queueing up: it
-gets the same text in fewer, larger updates, and the agent is not held back by a slow reader.
+While a host reads too slowly, deltas of the same block are merged into longer ones instead of queueing up: it gets the
+same text in fewer, larger updates, and a slow reader does not delay the agent.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from pigeon.wire.events import (
 
 MOST_HELD = 64 * 1024
 ENDS = (AgentEnd, AgentSettled, PromptResult, SessionSettled)
-# What is made of a long answer in one go: a few milliseconds.
+# How much of a long answer is encoded at once: a few milliseconds.
 SLICE_PIECES = 250
 SLICE_BYTES = 256 * 1024
 _GROWING = (TextDelta, ThinkingDelta, ToolcallDelta)
@@ -51,7 +51,7 @@ class HeldDeltas:
         self.size = len(delta.delta)
 
     def try_add(self, update: MessageUpdate) -> bool:
-        """Add a delta; false if it does not belong here."""
+        """Add a delta; returns False if it belongs to another block."""
         delta = update.assistant_message_event
         if not isinstance(delta, _GROWING) or type(delta) is not type(self._first):
             return False
@@ -69,9 +69,9 @@ class HeldDeltas:
 
 
 class LongAnswer:
-    """The data of an answer that may be long, as pieces of JSON that are made when they are asked for.
+    """The data of an answer that may be long, as pieces of JSON that are made on demand.
 
-    Empty pieces are allowed; no key may stand across the border of two pieces, or it would not be masked.
+    Empty pieces are allowed; no key may span two pieces, or it would not be masked.
     """
 
     __slots__ = ("pieces",)
@@ -81,7 +81,8 @@ class LongAnswer:
 
 
 class Outbox:
-    """Everything that leaves the process goes through here; events in their order, answers as soon as there are any."""
+    """Everything that leaves the process goes through here: events in their order, answers as soon as they are
+    ready."""
 
     def __init__(
         self,
@@ -90,8 +91,8 @@ class Outbox:
         events: LineSink | None = None,
         merges: bool = True,
     ) -> None:
-        """`events` is where events go if it is not where answers go. One that does not `merge` deltas lets the agent
-        wait for a slow host instead."""
+        """`events` is where events go if not to `answers`. Without `merges`, the agent waits for a slow host instead of
+        merging deltas."""
         self._merges = merges
         self._answers = answers
         self._events = answers if events is None else events
@@ -108,11 +109,11 @@ class Outbox:
         self._left_out += get_args(DialogRequest)
 
     def suppress_run_ends(self) -> None:
-        """The process is about to end: say of no run that it is over, since a host may answer that with a command."""
+        """Do not report the end of any run, because the process is about to end and a host may react with a command."""
         self._left_out += ENDS
 
     def mute(self) -> None:
-        """Announce nothing more of what happens; commands are still answered, and warnings shown."""
+        """Send no more events; commands are still answered, and warnings shown."""
         self._left_out += (Event,)
 
     @contextmanager
@@ -125,11 +126,12 @@ class Outbox:
             self._left_out = before
 
     def greet(self) -> None:
-        """Whatever the dialect says first."""
+        """Send the greeting of the dialect."""
         self._write_answer(self._connection.greeting())
 
     def send_event(self, event: Outbound) -> bool:
-        """Send an event, or hold a delta back while the host reads slowly; true if it does (`wait_if_full`)."""
+        """Send an event, or hold a delta back while the host reads slowly; returns True in that case
+        (`wait_if_full`)."""
         if isinstance(event, self._left_out):
             return False
         self._may_hold = isinstance(event, MessageUpdate) and isinstance(event.assistant_message_event, _GROWING)
@@ -139,7 +141,7 @@ class Outbox:
         return self._events.is_full
 
     def forward_line(self, line: bytes) -> None:
-        """Send a line of another agent as it is, behind what waits."""
+        """Send a line of another agent unchanged, after what is waiting."""
         self._flush_held()
         self._events.put((line, b"\n"))
 
@@ -147,10 +149,10 @@ class Outbox:
         self._write_answer(self._connection.to_answer_lines(response))
 
     def encode_answer(self, answer: LongAnswer) -> EncodedData | Awaitable[EncodedData]:
-        """The data of an answer: at once if it is short, else something to await, and other work is done meanwhile.
+        """The data of an answer: at once if it is short, else an awaitable, so that other work continues.
 
-        Long ones are made one after the other, each when the host has read what came before, so that there is never
-        more than one of them in memory and one on its way.
+        Long answers are encoded one after the other, each when the host has read the previous output, so that there is
+        never more than one of them in memory and one being sent.
         """
         if not self._making.locked() and not self._answers.is_full:
             pieces, done = self._read_slice(answer.pieces)
@@ -168,7 +170,7 @@ class Outbox:
         return EncodedData(made)
 
     def _read_slice(self, pieces: Iterator[bytes]) -> tuple[list[bytes], bool]:
-        """Some more of an answer, masked; and whether that was the rest of it."""
+        """Encode and mask the next part of an answer; returns it, and whether it was the last."""
         taken: list[bytes] = []
         size = 0
         for piece in islice(pieces, SLICE_PIECES):
@@ -182,31 +184,29 @@ class Outbox:
         return [self._connection.mask(b"".join(taken))], False
 
     def refuse_prompt(self, response: Response) -> None:
-        """Answer a prompt that is not accepted; once ends are left out, without the result that a dialect may add."""
+        """Answer a refused prompt; once run ends are suppressed, without the result that a dialect may add."""
         self._write_answer(
             self._connection.to_refusal_lines(response, with_result=not issubclass(PromptResult, self._left_out))
         )
 
     def refuse_unknown(self, response: Response) -> None:
-        """Answer a command that does not exist."""
         self._write_answer(self._connection.to_unknown_command_lines(response))
 
     def wait_if_full(self) -> Awaitable[None] | None:
-        """Something to await while the host is behind."""
+        """Returns an awaitable while the host is behind, otherwise None."""
         if not self._events.is_full:
             return None
-        # Deltas that can still be held need not wait: they will leave as one.
+        # Deltas that can still be held need not wait: they will be sent as one.
         if self._merges and self._may_hold and (self._held is None or self._held.size < MOST_HELD):
             return None
         return self._events.wait_for_room()
 
     @property
     def is_overfull(self) -> bool:
-        """True when the host reads so little that no further command should be taken."""
+        """True if the host reads so little that no further command should be accepted."""
         return self._answers.is_overfull
 
     async def wait_for_room(self) -> None:
-        """Wait until the host has caught up."""
         await self._answers.wait_for_room()
 
     def _try_hold(self, update: MessageUpdate) -> bool:
@@ -230,7 +230,7 @@ class Outbox:
 
     def _write_event(self, event: Outbound) -> None:
         for line in self._connection.to_lines(event):
-            # Growing text goes out at once, since people read along; the rest in fewer, larger pieces.
+            # Growing text is sent at once, since people read along; the rest in fewer, larger pieces.
             self._events.put((*line.pieces, b"\n"), line.apart, can_wait=not self._may_hold)
 
     def _write_answer(self, lines: list[OutputLine]) -> None:

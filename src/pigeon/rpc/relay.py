@@ -2,8 +2,8 @@
 
 The agent is a conversation of `pigeon serve`, which sends every client the same events: `pi-latest` with all features.
 The host's own `Connection` puts them into its dialect, as if the agent were in this process: commands are read and
-answered by the server of `--mode rpc` (`rpc/server.py`), which has them carried out over there (`RemoteCommands`), and
-events go through its outbox. Results of prompts, which only oh-my-pi's clients know, are made of the ends of runs.
+answered by the server of `--mode rpc` (`rpc/server.py`), which forwards them to the agent (`RemoteCommands`), and
+events go through its outbox. Results of prompts, which only oh-my-pi's clients know, are derived from the ends of runs.
 """
 
 from __future__ import annotations
@@ -124,13 +124,13 @@ class RemoteCommands:
             self._none_waits.set()
 
     async def wait_until_drained(self) -> None:
-        """Wait until every command taken has its answer."""
+        """Wait until every command has its answer."""
         await self._none_waits.wait()
 
 
 class Relay:
-    """One host. `write` sends a line to the agent; `decoded` makes a record of an event, or something else of one that
-    is not known."""
+    """One host. `write` sends a line to the agent; `decoded` converts an event to a record, or to another object if it
+    is unknown."""
 
     def __init__(
         self,
@@ -149,21 +149,19 @@ class Relay:
         self._prompts = OpenPromptIds()
 
     def start(self) -> None:
-        """Say whatever the dialect says first."""
+        """Send the greeting of the dialect."""
         self._outbox.greet()
         for command in self._dialect.asked_first:
             self._commands.submit(command, self._on_commands_answer)
 
     def handle_frames(self, frames: list[Frame]) -> Awaitable[None] | None:
-        """Handle lines of the host; returns something to await while the host must read answers first."""
         return self._server.handle_frames(frames)
 
     def wait_if_full(self) -> Awaitable[None] | None:
-        """Something to await while the host is behind."""
+        """Returns an awaitable while the host is behind, otherwise None."""
         return self._outbox.wait_if_full()
 
     async def wait_until_drained(self) -> None:
-        """Wait until everything that the host has asked is answered."""
         await self._commands.wait_until_drained()
 
     def on_agent_data(self, data: bytes) -> None:
@@ -191,7 +189,7 @@ class Relay:
         return self._connection.dialect
 
     def _to_published_events(self, event: Any) -> list[Any]:
-        """The events that an agent in this process would have published in its place: none, one or several."""
+        """The events that an agent in this process would have published instead: none, one or several."""
         if isinstance(event, QueueUpdate):
             self._prompts.set_queue([*event.steering, *event.follow_up])
         elif isinstance(event, (MessageStart, MessageEnd)):
@@ -208,7 +206,7 @@ class Relay:
         return [event]
 
     def _to_run_end_events(self, event: AgentSettled) -> list[Any]:
-        """The end of a run with the results of its prompts; a run that a dead agent left open is ended completely."""
+        """The end of a run with the results of its prompts; a run that a dead agent left open gets a complete end."""
         ends: list[Any] = [AgentEnd(messages=[], run_id=event.run_id)] if self._in_run else []
         self._in_run = False
         results = self._prompts.resolve_all(event, self._prompt_error_of(event))
@@ -256,14 +254,12 @@ class _OpenPrompt(Struct, frozen=True):
 
 
 class OpenPromptIds:
-    """The prompts of this host that have no result yet."""
-
     def __init__(self) -> None:
         self._waiting: list[str] = []
         self._open: list[_OpenPrompt] = []
 
     def set_queue(self, texts: list[str]) -> None:
-        """Replace the texts of the messages that wait in the queue."""
+        """Replace the texts of the queued messages."""
         self._waiting = texts
 
     def add(self, command: Prompt | AbortAndPrompt, accepted: Accepted) -> None:

@@ -1,4 +1,4 @@
-"""Which function handles which command: visible registration, two handlers for one command are refused."""
+"""Which function handles which command: explicit registration; a second handler for a command is refused."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _handlers: dict[type[Command], CommandHandler] = {}
 
 
 def handles(*kinds: type[Command]) -> Callable[[_F], _F]:
-    """Register a handler: a function of the command and of what the command is about.
+    """Register a handler: a function of the command and of the object that the command is about.
 
     It returns the answer's data or raises a `Refusal`; it may be async.
     """

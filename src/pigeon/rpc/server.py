@@ -20,19 +20,17 @@ from pigeon.wire.errors import UNEXPECTED, BadRecord, Refusal, text_for_host
 
 
 class CommandTaker(Protocol):
-    """Has commands carried out: here (`rpc/lanes.py`), or elsewhere (`rpc/relay.py`)."""
+    """Runs commands: here (`rpc/lanes.py`), or elsewhere (`rpc/relay.py`)."""
 
     def submit(self, command: Command, finish: Finish, taken: Callable[[Any], Any]) -> None:
-        """Take a command; `finish` is called exactly once with its answer or its failure."""
+        """Run a command; `finish` is called exactly once with its answer or its failure."""
         ...
 
-    async def wait_until_drained(self) -> None:
-        """Wait until every command taken has ended."""
-        ...
+    async def wait_until_drained(self) -> None: ...
 
 
 class Server:
-    """Takes frames as they come and answers in the order things finish."""
+    """Accepts frames as they arrive, and answers commands as they finish."""
 
     def __init__(self, commands: CommandTaker, outbox: Outbox) -> None:
         self._commands = commands
@@ -42,22 +40,22 @@ class Server:
         self._encoding: set[asyncio.Future[EncodedData]] = set()
 
     def handle_frames(self, frames: list[Frame]) -> Awaitable[None] | None:
-        """Handle more input; returns something to await while the host must read answers first."""
+        """Handle more input; returns an awaitable while the host must read answers first."""
         self._frames.extend(frames)
         done = self._try_process_all()
         self._begun.set()
         return None if done else self._process_with_room()
 
     async def wait_until_begun(self) -> None:
-        """Wait until the first input was worked off."""
+        """Wait until the first input was processed."""
         await self._begun.wait()
 
     async def wait_until_drained(self) -> None:
-        """Wait until every command taken was answered."""
+        """Wait until every command was answered."""
         await self._commands.wait_until_drained()
 
     async def wait_for_long_answers(self) -> None:
-        """Wait until the answers that take long to encode are on their way."""
+        """Wait until the answers that take long to encode are being sent."""
         while self._encoding:
             await asyncio.wait(set(self._encoding))
 

@@ -1,4 +1,4 @@
-"""How the process ends: which event ends it, with which exit code, and how long it may take."""
+"""How the process ends: for which event, with which exit code, and how long it may take."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pigeon.transport import exit_codes
 
 
 class Shutdown:
-    """The first reason to end wins; a second signal ends at once. `asked` hears of each reason the moment it comes."""
+    """The first reason to end wins; a second signal ends at once. `asked` is called with each reason when it occurs."""
 
     def __init__(self, asked: Callable[[int], None] = lambda code: None) -> None:
         self._asked = asked
@@ -21,12 +21,10 @@ class Shutdown:
         self._again: asyncio.Future[int] = self._loop.create_future()
 
     def watch_signals(self) -> None:
-        """End on SIGTERM, SIGHUP and SIGINT."""
         for number, code in exit_codes.BY_SIGNAL.items():
             self._loop.add_signal_handler(number, self.request_exit, code)
 
     def request_exit(self, code: int) -> None:
-        """Ask the process to end with this exit code."""
         self._asked(code)
         if not self._reason.done():
             self._reason.set_result(code)
@@ -38,7 +36,7 @@ class Shutdown:
         return await asyncio.shield(self._reason)
 
     async def wait_for_work(self, work: asyncio.Future[None]) -> int:
-        """Let work come to its end; a signal in the meantime decides the exit code and leaves time for a clean end."""
+        """Wait for work to finish; a signal in the meantime decides the exit code and leaves time for a clean end."""
         await _wait_for_first(work, self._again)
         if not self._again.done():
             return exit_codes.OK
@@ -47,13 +45,13 @@ class Shutdown:
         return code
 
     async def wait_for_cleanup(self, work: asyncio.Future[Any], seconds: float) -> None:
-        """Let closing work go on for at most this long, and only until the end is asked for again."""
+        """Let closing work continue for at most this long, and only until the end is requested again."""
         await _wait_for_first(work, self._again, timeout=seconds)
 
 
 def die_if_interrupted(code: int) -> None:
-    """End the process by SIGINT if that is its exit code: a shell only takes the whole script down if its child died of
-    the signal."""
+    """End the process by SIGINT if that is its exit code: a shell only ends the whole script if its child died of the
+    signal."""
     if code == exit_codes.BY_SIGNAL[signal.SIGINT]:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGINT)

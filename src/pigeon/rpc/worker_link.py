@@ -1,7 +1,7 @@
 """A worker of `pigeon serve` and its supervisor: commands come over a socket, events go into a log on disk.
 
 The supervisor may die and come back at any time; the worker continues meanwhile. Every event is in the log before the
-supervisor is told of it; answers are only sent to a connected supervisor, because no other can use them. What they
+supervisor is notified; answers are only sent to a connected supervisor, because no other can use them. What they
 exchange besides commands is declared in `rpc/worker_records.py`.
 
 An answer follows the notice of all earlier events (`Logged`), so the supervisor can keep the order. A supervisor that
@@ -25,7 +25,7 @@ from pigeon.transport.reader import Frame, Framing
 from pigeon.transport.writer import HARD_LIMIT, SOFT_LIMIT
 from pigeon.wire import codec
 
-# How long to wait for room on a disk that is full.
+# How long to wait before retrying on a full disk.
 PAUSE_SECONDS = 1.0
 # How long a worker without a supervisor lives: while idle, and in any case.
 LINGER_SECONDS = 600.0
@@ -55,20 +55,17 @@ class LogWriter:
 
     @property
     def is_full(self) -> bool:
-        """True while the disk has no room."""
         return not self._room.is_set()
 
     @property
     def is_empty(self) -> bool:
-        """True if everything is on disk."""
         return not self._waiting
 
     async def wait_for_room(self) -> None:
-        """Wait until the disk has room."""
         await self._room.wait()
 
     def put(self, buffers: Sequence[bytes], apart: bool = False, can_wait: bool = False) -> None:
-        """Append one line, soon; growing text, which cannot wait, changes no state."""
+        """Append one line soon; growing text, which cannot wait, changes no state."""
         self._waiting.append(b"".join(buffers))
         self._has_state |= can_wait
         if self._due is None:
@@ -112,11 +109,9 @@ class AnswerWriter:
 
     @property
     def is_overfull(self) -> bool:
-        """True while it is far behind."""
         return self._size() > HARD_LIMIT
 
     async def wait_for_room(self) -> None:
-        """Wait until it has caught up."""
         await self._room.wait()
 
     def put(self, buffers: Sequence[bytes], apart: bool = False, can_wait: bool = False) -> None:
@@ -130,7 +125,7 @@ class AnswerWriter:
             self._transport.write(line)
 
     def connect(self, transport: asyncio.Transport | None) -> None:
-        """Use this connection from now on, or none."""
+        """Use this connection from now on; None disconnects."""
         self._transport = transport
         self._room.set()
 
@@ -146,7 +141,7 @@ class AnswerWriter:
 
 
 class WorkerLink:
-    """The channel between a worker and its supervisor. `busy` says whether anything must not be interrupted."""
+    """The channel between a worker and its supervisor. `busy` returns whether anything must not be interrupted."""
 
     def __init__(
         self, listener: socket, log: EventLog, busy: Callable[[], bool], note: Callable[[], None], record_cap: int
@@ -170,7 +165,7 @@ class WorkerLink:
         self._leave = leave
 
     def start(self, take: Callable[[list[Frame]], Awaitable[None] | None], ended: Callable[[], None]) -> None:
-        """Wait for supervisors; a supervisor that disconnects does not end the input."""
+        """Accept supervisors; the disconnection of one does not end the input."""
         self._take = take
         loop = asyncio.get_running_loop()
         self._serving = asyncio.ensure_future(
@@ -187,7 +182,7 @@ class WorkerLink:
         self._log.close()
 
     def on_connected(self, connection: SupervisorConnection, transport: asyncio.Transport) -> None:
-        """Use the connection of a new supervisor; an earlier one hangs or has gone."""
+        """Use the connection of a new supervisor; the earlier one hangs or is gone."""
         before, self._connection = self._connection, connection
         if before is not None:
             before.abort()
@@ -197,7 +192,7 @@ class WorkerLink:
         self._send_heartbeat()
 
     def on_disconnected(self, connection: SupervisorConnection) -> None:
-        """Drop the answers from now on, and start to count how long no supervisor is connected."""
+        """Drop answers from now on, and measure how long no supervisor is connected."""
         if connection is self._connection:
             self._connection = None
             self._heard = self._log.next_number - 1
@@ -233,7 +228,7 @@ class WorkerLink:
             self._saying = asyncio.get_running_loop().call_later(ALIVE_SECONDS, self._send_heartbeat)
 
     def _exit_if_abandoned(self) -> None:
-        """End the worker if no supervisor comes back."""
+        """End the worker if no supervisor returns."""
         loop = asyncio.get_running_loop()
         alone = 0.0 if self._connection is not None else loop.time() - self._alone_since
         if alone >= LONGEST_LINGER or (alone >= LINGER_SECONDS and not self._flush_and_check_needed()):
@@ -256,7 +251,7 @@ class SupervisorConnection(asyncio.Protocol):
         self._link.on_connected(self, self._transport)
 
     def data_received(self, data: bytes) -> None:
-        """Commands; more is read when these were taken."""
+        """Receive commands; reading continues once they are accepted."""
         waiting = self._link.handle_frames(self._framing.feed(data))
         if waiting is not None and self._transport is not None:
             self._transport.pause_reading()

@@ -1,4 +1,4 @@
-"""What a worker of `pigeon serve` and its supervisor send each other besides commands (`rpc/worker_link.py`).
+"""The records between a worker of `pigeon serve` and its supervisor besides commands (`rpc/worker_link.py`).
 
 A worker sends `WorkerNotice`s, one to a line; answers are among them. A supervisor sends commands and `Sleep`.
 """
@@ -17,8 +17,8 @@ from pigeon.wire.base import ABSENT, Absent, Json
 
 
 class Logged(Struct, tag_field="type", tag="logged", frozen=True, omit_defaults=True):
-    """How far the log reaches. The first one to a supervisor has `heard`: the number of the last event before the
-    supervisor before this one left, or before the worker began."""
+    """How far the log reaches. The first notice to a supervisor has `heard`: the number of the last event before the
+    previous supervisor left, or before the worker began."""
 
     segment: int
     offset: int
@@ -32,7 +32,7 @@ class Logged(Struct, tag_field="type", tag="logged", frozen=True, omit_defaults=
 
 
 class Needed(Struct, tag_field="type", tag="needed", frozen=True):
-    """The worker does not sleep, because something is in progress."""
+    """The worker does not sleep, because work is in progress."""
 
 
 class Alive(Struct, tag_field="type", tag="alive", frozen=True):
@@ -40,7 +40,7 @@ class Alive(Struct, tag_field="type", tag="alive", frozen=True):
 
 
 class WorkerAnswer(Struct, tag_field="type", tag="response", frozen=True):
-    """The answer to a command, which has the id that the supervisor gave it; its texts and data stay encoded."""
+    """The answer to a command, under the id that the supervisor assigned; its texts and data stay encoded."""
 
     command: str
     success: bool
@@ -50,7 +50,7 @@ class WorkerAnswer(Struct, tag_field="type", tag="response", frozen=True):
     code: msgspec.Raw | Absent = ABSENT
 
     def line_for(self, id: Json | Absent) -> bytes:
-        """The same answer under the id that the client gave its command."""
+        """The same answer under the client's id."""
         given = ABSENT if isinstance(id, Absent) else msgspec.Raw(codec.encode(id))
         members = {"error": self.error, "code": self.code}
         return codec.encode(
@@ -63,7 +63,7 @@ class WorkerAnswer(Struct, tag_field="type", tag="response", frozen=True):
 
 
 class Sleep(Struct, frozen=True):
-    """The worker shall end, unless it is needed; no command is sent until it has ended or answered `Needed`."""
+    """The worker shall end unless it is needed; no command is sent until it has ended or answered `Needed`."""
 
     sleep: Literal[True] = True
 
@@ -74,7 +74,7 @@ _decoder: msgspec.json.Decoder[WorkerNotice] = msgspec.json.Decoder(WorkerNotice
 
 
 def decode_notice(line: bytes) -> WorkerNotice | None:
-    """A line of a worker; None if it is of another release and not known here."""
+    """A line of a worker, or None for an unknown notice of another release."""
     try:
         return _decoder.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError):

@@ -1,8 +1,8 @@
-"""The sandbox of an agent: what options and settings ask for, checked against the folder it works in, and the wall.
+"""The sandbox of an agent: what options and settings request, checked against its working folder, and the wall.
 
-Who may say what: an option goes before the user's settings, and the settings of a trusted project can only tighten what
-comes of both. What was asked for and cannot be had ends the start: nothing here runs a command without its wall, and a
-policy that contradicts itself is an error, never a weaker policy.
+Precedence: an option overrides the user's settings, and the settings of a trusted project can only tighten the result.
+A request that cannot be fulfilled ends the start: nothing here runs a command without its wall, and a policy that
+contradicts itself is an error, never a weaker policy.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _KEYS = ("mode", "network", "writable", "hostShell", "passVariables")
 _MODES = ("off", "workspace", "read-only")
 _HOST_SHELL = ("inside", "outside")
 _PROBE_SECONDS = 20.0
-# Tries to write beside its temporary folder, and tells what Linux says of the process.
+# Tries to write beside its temporary folder, and prints Linux's data about the process.
 _PROBE = """
 if (: > "$1") 2> /dev/null; then echo open; else echo closed; fi
 [ -e /proc/self/status ] || exit 0
@@ -49,7 +49,7 @@ _LEAVE_OUT = "Leave it out of sandbox.writable"
 
 
 class AskedSandbox(Struct, frozen=True):
-    """What one source asks for; a source that says nothing of something leaves it to the next one."""
+    """The requests of one source; what a source leaves open is decided by the next one."""
 
     mode: str | None = None
     network: bool | None = None
@@ -61,9 +61,9 @@ class AskedSandbox(Struct, frozen=True):
 class SandboxControl:
     """The wall around the commands of one agent, which follows its conversation from folder to folder.
 
-    `asked` is what the options say. `find_extensions` returns the places of the extensions that are named by options
-    and by the settings it is given. `on_writable` gets the folders that commands can write from now on; it may raise
-    `OSError` and `BadRecord`. `report` gets what cannot be followed while the agent runs.
+    `asked` are the requests of the options. `find_extensions` returns the places of the extensions that options and the
+    given settings name. `on_writable` is called with the folders that commands can write from now on; it may raise
+    `OSError` and `BadRecord`. `report` is called with requests that cannot be fulfilled while the agent runs.
     """
 
     def __init__(
@@ -97,12 +97,12 @@ class SandboxControl:
 
     @property
     def processes(self) -> ProcessOwner:
-        """What starts the commands of the agent, behind the wall if there is one."""
+        """The owner of the agent's commands, with the wall if there is one."""
         return self._processes
 
     @property
     def policy(self) -> SandboxPolicy | None:
-        """What commands and file tools are held to now; none without a sandbox."""
+        """The policy for commands and file tools now; None without a sandbox."""
         return None if self._wall is None else self._wall.policy
 
     def is_enclosing(self) -> bool:
@@ -110,18 +110,18 @@ class SandboxControl:
         return self._wall is not None
 
     def hidden_reason(self, place: str) -> str | None:
-        """Why the file at a real path must not be read for the model; none if it may be, or without a sandbox."""
+        """Why the file at a real path must not be read for the model; None if it may be, or without a sandbox."""
         return None if self._wall is None else self._wall.policy.refusal_reason(place, writes=False)
 
     def set_artifacts_source(self, artifacts: Callable[[], str | None]) -> None:
-        """Where the full outputs of the session are; commands may write there."""
+        """Set the function that returns the session's folder of full outputs; commands may write there."""
         self._artifacts = artifacts
 
     def _current_artifacts(self) -> str | None:
         return self._artifacts()
 
     def state(self) -> SandboxState | Absent:
-        """What the host is told; nothing if no sandbox was asked for."""
+        """The state for the host; absent if no sandbox was requested."""
         if self._wall is None:
             return SandboxState(mode="off") if self._asked else ABSENT
         policy = self._wall.policy
@@ -134,7 +134,8 @@ class SandboxControl:
         )
 
     def resolve_policy(self, cwd: str) -> SandboxPolicy | None:
-        """What the sources ask for a conversation in this folder; raises `StartupError` where that makes no sense."""
+        """The policy that the sources request for a conversation in this folder; raises `StartupError` for an invalid
+        one."""
         unclear = self._layers.find_unclear_sandbox(with_users=self._by_options.mode is None)
         if unclear is not None:
             raise StartupError(
@@ -142,7 +143,7 @@ class SandboxControl:
                 "Fix the file (`pigeon doctor` says what is wrong with it), or decide with --sandbox"
             )
         if self._layers.has_unreadable_file(with_users=self._by_options.mode is None):
-            # It is not known whether one is wanted, so it is the strictest; the file is reported by those who read it.
+            # It is unknown whether a sandbox is requested, so it is the strictest; the readers of the file report it.
             self._asked = True
             return self._make_policy(cwd, "read-only", False, AskedSandbox(), False)
         user = _parse_settings(self._layers.user_sandbox, "sandbox")
@@ -193,7 +194,8 @@ class SandboxControl:
         )
 
     def _paths_of_loaded_code(self) -> Iterator[str]:
-        """The agent's folder, and extensions: those that options and settings name, and what links in them lead to."""
+        """The agent's folder, and extensions: those that options and settings name, and the targets of links in
+        them."""
         from pigeon.sandbox.policy import links_of
 
         yield os.path.realpath(self._agent_dir)
@@ -202,7 +204,7 @@ class SandboxControl:
             yield from (*ways, *self._ensure_survey().link_targets(ways[-1]))
 
     def _ensure_survey(self) -> FolderSurvey:
-        """One for the life of the agent: it remembers what was in a folder before the first command."""
+        """The survey for the life of the agent: it remembers what was in a folder before the first command."""
         if self._surveyed is None:
             from pigeon.sandbox.survey import FolderSurvey, git_settings_in, shared_git_files
 
@@ -227,7 +229,7 @@ class SandboxControl:
         return real
 
     def _check_root(self, root: str, hidden: tuple[str, ...], advice: str = _OTHER_FOLDER) -> None:
-        """A folder that may be written must not hold what must not be written, nor be in what is hidden."""
+        """Refuse a writable folder that contains protected places, or that is inside a hidden one."""
         from pigeon.sandbox.policy import is_inside
 
         if any(is_inside(root, kernel) for kernel in ("/dev", "/proc", "/sys")) and not is_inside(root, "/dev/shm"):
@@ -264,15 +266,15 @@ class SandboxControl:
         return self._scratch
 
     def enclose(self, cwd: str) -> None:
-        """Enclose commands as is asked for this folder; raises `StartupError`.
+        """Enclose commands as requested for this folder; raises `StartupError`.
 
-        Where it could not be tried before, the first command tries it, and is not run if it fails.
+        If the wall could not be tried before, the first command tries it, and is not run if that fails.
         """
         policy = self.resolve_policy(cwd)
         if policy is None:
             if self._wall is None:
                 return
-            # A conversation that has had a wall keeps one: in a folder that asks for none, that of the last folder.
+            # A conversation that has had a wall keeps one: in a folder that requests none, that of the last folder.
             policy = self._move_policy(self._wall.policy, cwd)
         from pigeon.sandbox.policy import Unprotectable
         from pigeon.sandbox.second_names import make_checked_plan
@@ -333,7 +335,8 @@ class SandboxControl:
             raise Refusal(str(error)) from error
 
     def use_folder(self, cwd: str, trusted: bool, harmless: bool) -> None:
-        """The same as `enclose` while the agent runs: what cannot be followed makes the policy as strict as can be."""
+        """The same as `enclose` while the agent runs: if a request cannot be fulfilled, the policy becomes as strict as
+        possible."""
         try:
             self.enclose(cwd)
         except StartupError as error:
@@ -341,7 +344,7 @@ class SandboxControl:
             self._enclose_strictly(cwd, network=False)
 
     def enclose_key_commands(self, cwd: str) -> None:
-        """Where there is no conversation, only commands that print keys: any wall that may be wanted is read-only."""
+        """Without a conversation, enclose only commands that print keys; any requested wall is then read-only."""
         try:
             policy = self.resolve_policy(cwd)
         except StartupError:
@@ -364,8 +367,8 @@ class SandboxControl:
         return replace(policy, root=root)
 
     def _use_wall(self, wall: Wall) -> None:
-        """What prints keys sees all variables, so it has a wall of its own: a program that a command has put in the
-        place of the one that was meant must not leave them where the next command finds them."""
+        """Use this wall. Commands that print keys see all variables, so they get a separate wall: a program that a
+        command has planted in place of another must not leave the keys where the next command finds them."""
         from msgspec.structs import replace
 
         sealed = replace(wall.policy, mode="read-only", writable=(), sealed=True)
@@ -382,12 +385,12 @@ class SandboxControl:
         try:
             program = find_bubblewrap(self._environment.variables.get("PATH"), self._list_written_folders(policy))
         except StartupError:
-            # It is not known which programs commands could have put in its place.
+            # It is unknown which programs commands could have replaced.
             program = None
         return ("landlock", "") if program is None else ("bubblewrap", program)
 
     def _has_many_mounts(self, policy: SandboxPolicy) -> bool:
-        """Whether so much has to be mounted that `bwrap`, which looks at all mounts for each, would take long."""
+        """Whether so many mounts are needed that `bwrap`, which examines all mounts for each, would take long."""
         from pigeon.sandbox.plan import plan_of
 
         with suppress(OSError):
@@ -395,7 +398,7 @@ class SandboxControl:
         return False
 
     async def prove_wall(self) -> None:
-        """Find out by a real command which wall works here; raises `StartupError` if none does."""
+        """Find out with a real command which wall works here; raises `StartupError` if none does."""
         if self._wall is None or self._builder is not None:
             return
         policy, problems = self._wall.policy, list[str]()
@@ -435,7 +438,7 @@ class SandboxControl:
 
 
 async def _try_wall(owner: ProcessOwner, variables: Mapping[str, str], scratch: str) -> str | None:
-    """Run a command behind the wall of these processes that tells whether there is one; what is wrong, or none."""
+    """Run a command behind the wall of these processes that detects the wall; returns the error, or None."""
     from pigeon.system.process.run_program import find_program, run_program
 
     outside = os.path.join(scratch, "outside")
@@ -454,7 +457,7 @@ async def _try_wall(owner: ProcessOwner, variables: Mapping[str, str], scratch: 
 
 
 def _find_wall_gap(told: list[str]) -> str | None:
-    """What is not as it is behind a wall, by what the command said that tried it; none if all is."""
+    """The first missing property of a wall according to the trial command's output; None if all are present."""
     if told[:1] == ["open"]:
         return "a command could write where it must not"
     if told[:1] != ["closed"]:
@@ -465,7 +468,7 @@ def _find_wall_gap(told: list[str]) -> str | None:
 
 
 def _parse_settings(given: Any, where: str) -> AskedSandbox:
-    """What a settings file asks for: an object, or the mode alone; raises `StartupError` for anything else."""
+    """The requests of a settings file: an object, or the mode alone; raises `StartupError` for anything else."""
     if given is None:
         return AskedSandbox()
     if isinstance(given, str):
@@ -494,7 +497,7 @@ def _is_list_of_texts(value: Any) -> bool:
 
 
 def _find_other_views(hidden: Sequence[str]) -> list[str]:
-    """Where what is hidden is seen once more, because it is mounted twice."""
+    """Other paths of hidden places, which are mounted twice."""
     from pigeon.sandbox.second_mounts import MOUNTS, mounted_parts, other_places
 
     try:
@@ -506,7 +509,7 @@ def _find_other_views(hidden: Sequence[str]) -> list[str]:
 
 
 def _has_shared_mounts() -> bool:
-    """Whether what is mounted later appears in namespaces that are there by then; so it is where this is not known."""
+    """Whether later mounts appear in existing namespaces; True if that is unknown."""
     from pigeon.sandbox.second_mounts import MOUNTS
 
     try:
@@ -518,9 +521,9 @@ def _has_shared_mounts() -> bool:
 
 
 def _own_code_folders(root: str) -> list[str]:
-    """What Pigeon itself runs from: a command that could write there would decide what it does next."""
+    """The folders of Pigeon's own code: a command that could write there would decide what it does next."""
     package = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
-    # Beside the package Python looks for modules, too, unless that is the folder which is worked in.
+    # Python also searches modules beside the package, unless that is the working folder.
     beside = os.path.dirname(package)
     source = package if f"{root}/".startswith(f"{beside}/") else beside
     folders = [

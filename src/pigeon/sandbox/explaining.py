@@ -1,4 +1,4 @@
-"""What the model is told about the sandbox: what commands can do, and which rule may have made a command fail.
+"""The texts for the model about the sandbox: what commands can do, and which rule may have made a command fail.
 
 A failure looks the same whether the sandbox caused it or not, so a hint says "may". It names the one rule that the text
 of the failure points to.
@@ -39,7 +39,7 @@ def describe_policy(policy: SandboxPolicy) -> str:
 
 
 def failure_hint(policy: SandboxPolicy, output: str) -> str | None:
-    """Which rule may have made a command fail, and how to ask for more; none if nothing points to the sandbox."""
+    """Which rule may have made a command fail, and how to request more; None if nothing points to the sandbox."""
     end = output[-_LOOKED_AT:]
     if re.search(_WRITES, end):
         places = [path for path in policy.roots if path != policy.temporary_folder]

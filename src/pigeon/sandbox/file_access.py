@@ -1,4 +1,4 @@
-"""How Pigeon's file tools open files when there is a sandbox: the policy is asked about the path that is held.
+"""How Pigeon's file tools open files when there is a sandbox: the policy is applied to the held path.
 
 The kernel confines commands, but tools run in the agent: this applies the same policy in code. `tools/catalog` gives
 this resolver, instead of the plain one, to every tool that opens files.

@@ -1,7 +1,7 @@
 """Reads git's configuration as git does: every key with its value, including those of included files.
 
 It names programs, folders of hooks and further files, which the sandbox has to protect. Everything that git might read
-counts: every `includeIf` condition is taken as true, and a line that git would refuse is skipped.
+counts: every `includeIf` condition counts as true, and a line that git would refuse is skipped.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class GitConfigReader:
         self._known: dict[str, tuple[tuple[int, int, int], GitFile]] = {}
 
     def files(self, paths: Sequence[str]) -> Iterator[GitFile]:
-        """These files and all that they include, each once; missing files are listed, too."""
+        """These files and all that they include, each once, even missing ones."""
         waiting = [(path, 0) for path in reversed(paths)]
         seen: set[str] = set()
         while waiting:

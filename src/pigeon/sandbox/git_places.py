@@ -43,7 +43,7 @@ _NO_PROGRAMS = frozenset(
 class GitPlaces(Struct, frozen=True):
     """What commits write outside the folder of a repository, and what must stay as it is.
 
-    `never_made` is what no command may create if it is missing: the content of its stand-in file, or none for a folder.
+    `never_made` is what no command may create if it is missing: the content of its stand-in file, or None for a folder.
     """
 
     written: tuple[str, ...] = ()
@@ -84,7 +84,7 @@ def git_places(folder: str, survey: FolderSurvey) -> GitPlaces:
 
 
 def _bare_parts(folder: str) -> Iterator[str]:
-    """Names that would make git take the folder itself for a repository, without a `.git`.
+    """Names that would make git treat the folder itself as a repository, without a `.git`.
 
     A command can spoil `.git`, since commits write it; git then looks for `HEAD`, `objects` and `refs` beside it, the
     latter two also where `commondir` leads. `HEAD` itself cannot be kept from being made: with something of that name
@@ -157,14 +157,14 @@ def linked_folder(dot_git: str) -> str | None:
 
 
 def shared_folder(data: str) -> str | None:
-    """The data folder of the repository that a work tree belongs to; none if it is not a work tree."""
+    """The data folder of the repository that a work tree belongs to; None if it is not a work tree."""
     named = read_start(os.path.join(data, "commondir")).strip()
     found = os.path.realpath(os.path.join(data, named)) if named and "\0" not in named else None
     return None if found == os.path.realpath(data) else found
 
 
 def read_start(path: str) -> str:
-    """The beginning of a file; nothing where there is none."""
+    """The beginning of a file; empty if there is none."""
     try:
         return read_beginning(path, _LONGEST_FILE)[0]
     except (OSError, ValueError):

@@ -54,7 +54,7 @@ class Mount(Struct, frozen=True):
 
 
 class MountPlan(Struct, frozen=True):
-    """All mounts in order, and the stand-ins they need: by path, the content of a file, or none for a folder."""
+    """All mounts in order, and the stand-ins they need: by path, the content of a file, or None for a folder."""
 
     mounts: tuple[Mount, ...]
     stand_ins: dict[str, bytes | None]
@@ -144,7 +144,7 @@ def _views(policy: SandboxPolicy) -> Iterator[Mount]:
         yield Mount("hide folder", folder)
         with suppress(OSError), os.scandir(folder) as entries:
             for entry in entries:
-                # The target of a link would be shown in a second place, where nothing in it would be hidden.
+                # The target of a link would be visible in a second place, where nothing in it would be hidden.
                 real, apart = os.path.realpath(entry.path), () if not entry.is_symlink() else policy.secrets()
                 hidden = any(is_inside(real, secret) or is_inside(secret, real) for secret in apart)
                 if entry.is_dir() and entry.path not in secrets and not hidden:

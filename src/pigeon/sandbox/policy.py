@@ -1,7 +1,7 @@
 """What commands and file tools may do in the sandbox: one record, made in `app` and used by all.
 
-`plan` turns it into what a command sees of the disk; the file tools ask it about each file that they hold. Both use the
-same lists, so that no tool can do what a command may not.
+`plan` turns it into what a command sees of the disk; the file tools check each file that they hold. Both use the same
+lists, so that no tool can do what a command may not.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 PolicyMode = Literal["read-only", "workspace"]
 
-# In the home: keys, sessions of other programs, and what was typed. A name that ends in `/*` means all that is in it.
+# In the home: keys, sessions of other programs, and input histories. A name that ends in `/*` means all that is in it.
 SECRETS_IN_HOME = """
     .ssh .gnupg .aws .azure .kube .oci .bluemix .config/gcloud .config/doctl .config/hcloud .config/gh .config/glab-cli
     .config/hub .config/op .config/rclone .config/sops .config/git/credentials .config/github-copilot
@@ -103,14 +103,13 @@ def _places_named_by(variables: Mapping[str, str], homes: Sequence[str]) -> Iter
 
 
 class SandboxPolicy(Struct, frozen=True, kw_only=True):
-    """What is allowed. All paths are absolute; `root` and `writable` are real ones.
+    """The permitted access. All paths are absolute; `root` and `writable` are real ones.
 
-    `scratch` is a folder of this agent alone: commands write `tmp` in it and nothing else. `own` is what Pigeon itself
-    runs from, which stays as it is where it is in a folder that may be written. `survey` knows what lies in the folders
-    that may be written. Of the `private` folders, those of agents, only the folders in them are seen, no file: files
-    there are replaced while commands run, and a mount on a file does not outlive that. `pass_variables` are those that
-    commands see although they look like secrets. A `sealed` one is for commands that see keys: nothing that they write
-    outlives them.
+    `scratch` is a folder of this agent alone: commands write `tmp` in it and nothing else. `own` are Pigeon's own
+    files, which are protected even inside writable folders. `survey` knows the contents of the writable folders. Of the
+    `private` folders, those of agents, only the folders in them are seen, no file: files there are replaced while
+    commands run, and a mount on a file does not outlive that. `pass_variables` are those that commands see although
+    they look like secrets. A `sealed` one is for commands that see keys: nothing that they write outlives them.
     """
 
     mode: PolicyMode
@@ -133,21 +132,21 @@ class SandboxPolicy(Struct, frozen=True, kw_only=True):
 
     @property
     def empty_file(self) -> str:
-        """What a command sees in place of a file that it must not read."""
+        """The file that a command sees in place of one that it must not read."""
         return os.path.join(self.scratch, "empty")
 
     @property
     def roots(self) -> tuple[str, ...]:
-        """The folders that may be written, the temporary one last; none if sealed."""
+        """The writable folders, the temporary one last; empty if sealed."""
         if self.sealed:
             return ()
         extra = (*((self.root,) if self.mode == "workspace" else ()), *self.writable)
         return (*dict.fromkeys(extra), self.temporary_folder)
 
     def refusal_reason(self, place: str, writes: bool, kept: Sequence[str] = ()) -> str | None:
-        """Why a tool may not read or write what stands at a real path; none if it may.
+        """Why a tool may not read or write the file at a real path; None if it may.
 
-        `kept` are places inside the roots that stay as they are, as `plan` finds them on the disk.
+        `kept` are protected places inside the roots, as `plan` finds them on the disk.
         """
         if self.is_private(place) or any(is_inside(place, secret) for secret in self.secrets()):
             return f"the sandbox hides {place}, because secrets are kept there"
@@ -169,7 +168,7 @@ class SandboxPolicy(Struct, frozen=True, kw_only=True):
         )
 
     def can_redirect(self, path: str) -> bool:
-        """Whether commands could make a path lead elsewhere: a part of it stands where they may write."""
+        """Whether commands could redirect a path, because a part of it is where they may write."""
         return any(is_inside(way, root) for way in links_of(path) for root in self.roots)
 
     def is_private(self, place: str) -> bool:
@@ -186,7 +185,7 @@ class SandboxPolicy(Struct, frozen=True, kw_only=True):
 
 
 class Unprotectable(OSError):
-    """Something that must stay as it is cannot be kept so; the text says why."""
+    """Something that must be protected cannot be; the text gives the reason."""
 
 
 def is_exactly_inside(path: str, folder: str) -> bool:

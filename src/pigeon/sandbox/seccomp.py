@@ -29,7 +29,7 @@ _SET_USER_ID = 0o4000
 # Injecting input into a terminal, and reading the selection of a console.
 _TERMINAL_REQUESTS = (0x5412, 0x541C)
 
-# Calls by their numbers on x86_64 and aarch64; none where a processor does not have the call.
+# Calls by their numbers on x86_64 and aarch64; None if a processor does not have the call.
 _NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "open": (2, None), "creat": (85, None), "openat": (257, 56), "openat2": (437, 437),
     "chmod": (90, None), "fchmod": (91, 52), "fchmodat": (268, 53), "fchmodat2": (452, 452),
@@ -78,7 +78,7 @@ ARCHITECTURES = {
 
 @lru_cache(maxsize=4)
 def filter_for(machine: str) -> bytes | None:
-    """The program for this processor in the kernel's format; none for an unknown processor."""
+    """The program for this processor in the kernel's format; None for an unknown processor."""
     architecture = ARCHITECTURES.get(machine)
     if architecture is None:
         return None
@@ -125,12 +125,12 @@ def _body(name: str) -> Sequence[Step]:
     if name == "prlimit64":
         return [_load_argument(0), (_JUMP_EQUAL, 1, 0, 0), refused, _return_action(ALLOW)]
     if name == "socketpair":
-        # One of datagrams could be sent from to any socket with a name, in spite of its pair; these two kinds cannot.
+        # A datagram socket could send to any named socket, in spite of its pair; these two kinds cannot.
         kinds = [(_JUMP_EQUAL, 2, 0, _STREAM), (_JUMP_EQUAL, 1, 0, _PACKETS_IN_ORDER), refused, _return_action(ALLOW)]
         family = [_load_argument(0), (_JUMP_EQUAL, 1, 0, _UNIX), refused]
         return [*family, _load_argument(1), (_AND, 0, 0, _SOCKET_KIND), *kinds]
-    # Sockets of this machine's programs have names that no filter sees, so there are none but pairs. What the kernel
-    # tells about its interfaces may be asked; other families lead to drivers or to the machine around this one.
+    # Sockets of this machine's programs have names that filters cannot see, so only pairs are allowed. Queries about
+    # the kernel's interfaces are allowed; other families lead to drivers or to the host machine.
     return [
         _load_argument(0),
         (_JUMP_EQUAL, 5, 0, _INET),
@@ -153,7 +153,7 @@ def _branch_if_any_bit(position: int, bits: int) -> list[Step]:
 
 
 def _load_argument(position: int) -> Step:
-    """Load the lower half of an argument: all of these are of 32 bits, and so the kernel reads no more of them."""
+    """Load the lower half of an argument: all of these have 32 bits, and the kernel reads no more of them."""
     return (_LOAD, 0, 0, _ARGUMENTS + 8 * position)
 
 

@@ -55,7 +55,7 @@ def _other_places_of(path: str, parts: list[MountedPart]) -> Iterator[str]:
 
 
 def _path_below(path: str, folder: str) -> str | None:
-    """The rest of a path below a folder; none if it is not there."""
+    """The rest of a path below a folder; None if it is elsewhere."""
     if path == folder:
         return ""
     beginning = folder.rstrip("/") + "/"

@@ -55,7 +55,7 @@ class FolderSurvey:
         return [self._given, *self.reader.files(self._shared_files)]
 
     def survey_folders(self, folders: Iterable[str]) -> list[Findings]:
-        """What was in these folders when each was first asked about; raises `Unprotectable` if there is too much."""
+        """The findings in these folders when each was first surveyed; raises `Unprotectable` if there are too many."""
         return [self._found.get(folder) or self._found.setdefault(folder, survey_folder(folder)) for folder in folders]
 
     def link_targets(self, folder: str) -> tuple[str, ...]:

@@ -76,7 +76,7 @@ class Wall:
     async def begin_program(
         self, program: str, argv: Sequence[str], cwd: str, environment: Mapping[str, str]
     ) -> EnclosedProgram:
-        """Returns what to run instead; raises `OSError` if there is nothing. `end_program` must follow."""
+        """The program to run instead; raises `OSError` if there is none. `end_program` must follow."""
         _check_program(program, cwd)
         plan = plan_of(self.policy, self._artifacts())
         self._running += 1
@@ -88,7 +88,7 @@ class Wall:
             raise
 
     def end_program(self) -> None:
-        """A command has ended with all that it started."""
+        """Called when a command has ended with all that it started."""
         self._running -= 1
         while self._running == 0 and self._held:
             _release_stand_in(*self._held.popitem())
@@ -127,7 +127,7 @@ class Wall:
         return self._environment[1]
 
     async def _lock_stand_ins(self, stand_ins: Mapping[str, bytes | None]) -> None:
-        """Lock all stand-ins; raises `OSError`. Another agent that is about to remove one is waited for."""
+        """Lock all stand-ins; raises `OSError`. Waits for another agent that is about to remove one."""
         for _ in range(_LOCK_TRIES):
             try:
                 return self._lock_stand_ins_now(stand_ins)

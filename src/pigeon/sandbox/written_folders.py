@@ -1,6 +1,6 @@
 """`sandbox-folders.jsonl` in the user's folder: the folders in which commands behind a sandbox could ever write.
 
-What is found there may be their work. So trust in a folder above does not count for it, and no program is run from it
+Files there may be their work. So trust in a parent folder does not extend to them, and no program is run from there
 outside a sandbox.
 """
 
@@ -45,7 +45,7 @@ def programs_path(agent_dir: str, search_path: str | None, *also: str) -> str:
 
 
 def remember_written(agent_dir: str, folders: Sequence[str]) -> None:
-    """Note that commands behind a sandbox write these folders from now on; raises `OSError` and `BadRecord`."""
+    """Record that commands behind a sandbox write these folders from now on; raises `OSError` and `BadRecord`."""
     known = written_folders(agent_dir)
     new = [folder for folder in folders if not any(f"{folder}/".startswith(f"{above}/") for above in known)]
     if new and len(known) > _TIDIED_ABOVE:
@@ -64,7 +64,7 @@ def read_lines(agent_dir: str, name: str) -> list[Any]:
 
 
 def add_lines(agent_dir: str, name: str, lines: Sequence[Any]) -> None:
-    """Add these in one step, so that agents which start at the same time lose none."""
+    """Append these lines in one step, so that agents that start at the same time lose none."""
     if not lines:
         return
     make_private_folder(agent_dir)

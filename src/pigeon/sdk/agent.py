@@ -1,4 +1,4 @@
-"""`Agent`: a conversation whose agent lives in this process. No subprocess, no JSON; several may live side by side."""
+"""`Agent`: a conversation whose agent lives in this process. No subprocess, no JSON; several can coexist."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class AgentChoices(TypedDict, total=False):
 
 
 class Agent(Conversation):
-    """An agent in this process: no subprocess, no JSON. Several may live side by side.
+    """An agent in this process: no subprocess, no JSON. Several can coexist.
 
     It starts with `async with`, which raises `StartupError` for options that cannot be used.
 
@@ -99,9 +99,9 @@ class Agent(Conversation):
         tools: functions that the model may call, with or without `@pigeon.tool`
         limits: the most that the conversation may use
         permissions: rules that tighten those of the user, as a dictionary, as JSON or as the path of a file
-        on_permission: is asked about each tool call that needs approval; without it, all of these are denied
-        on_dialog: is asked the questions of extensions; without it, they are cancelled
-        unattended: whether there is no person to ask; the model is told, and verifies its work before it ends
+        on_permission: is called for each tool call that needs approval; without it, all of these are denied
+        on_dialog: is called with the questions of extensions; without it, they are cancelled
+        unattended: whether there is no person to ask; the model knows that, and verifies its work before it ends
         session: a session to continue, by path or id
         agent_dir: the folder of settings, keys and sessions; by default that of the user
         env: the environment variables that it sees, instead of those of the process
@@ -155,9 +155,9 @@ class Agent(Conversation):
     def over(
         cls, built: BuiltAgent, on_permission: OnPermission | None = None, on_dialog: OnDialog | None = None
     ) -> Agent:
-        """The conversation of an agent that was already built, with `SPOKEN` in mind; for other packages of Pigeon.
+        """The conversation of an agent that was already built for the dialect `SPOKEN`; for other packages of Pigeon.
 
-        What it asks gets a no where there is nothing to ask.
+        Its questions are denied if there is no callback for them.
         """
         agent = cls(on_permission=on_permission, on_dialog=on_dialog)
         agent._ready = built
@@ -211,12 +211,12 @@ class Agent(Conversation):
         return replace(surroundings, variables=self._env, home=self._env.get("HOME") or surroundings.home)
 
     async def close(self) -> None:
-        """Stop what runs and end the agent; nothing of it is left."""
+        """Stop what runs and end the agent; nothing of it remains."""
         if self._built is not None and self._host is not None:
             self._ending = asyncio.ensure_future(self._end(self._built, self._host))
             self._built = self._host = None
         if self._ending is not None:
-            # It goes to its end, whatever becomes of the task that asked for it.
+            # It continues to its end even if the requesting task is cancelled.
             await asyncio.shield(self._ending)
 
     async def _end(self, built: BuiltAgent, host: InProcessHost) -> None:
@@ -231,7 +231,7 @@ class Agent(Conversation):
         await self._runs.wait_for_left_runs()
 
     def _on_end_requested(self) -> None:
-        """An extension asked for the end."""
+        """End the agent because an extension requested it."""
         self._asked = asyncio.ensure_future(self.close())
 
     def _call(self, command: Command, answered: Callable[[Any], None] | None = None) -> Awaitable[Any]:
@@ -267,7 +267,7 @@ def _as_text(path: str | os.PathLike[str] | None) -> str | None:
 
 
 def as_options(choices: AgentChoices) -> dict[str, Any]:
-    """The further options of an agent by the names that `AgentOptions` has for them."""
+    """The further options of an agent under their names in `AgentOptions`."""
     options: dict[str, Any] = dict(choices)
     if "builtin_tools" in options:
         options["tools"] = options.pop("builtin_tools")

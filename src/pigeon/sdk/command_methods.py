@@ -41,7 +41,7 @@ from pigeon.wire.commands import (
 if TYPE_CHECKING:
     from inspect import Parameter, Signature
 
-# What a conversation does itself: it starts and follows prompts, takes images in more forms, and answers questions.
+# What a conversation does itself: it starts and follows prompts, accepts more forms of images, and answers questions.
 BY_HAND = (Prompt, Steer, FollowUp, HostToolUpdate, HostToolResult, ExtensionUiResponse)
 
 
@@ -55,7 +55,7 @@ def make_methods_class(name: str, *, waits: bool) -> type:
 
 
 class _CommandMethod:
-    """Stands for a method in its class until that is used."""
+    """Replaces a method in its class until it is first used."""
 
     def __init__(self, command: type[Command], waits: bool) -> None:
         self._command = command
@@ -101,7 +101,7 @@ def _make_method(command: type[Command], waits: bool) -> FunctionType:
 
 
 def signature_of(command: type[Command]) -> Signature:
-    """The parameters and the answer of a command's method; types are texts, as they are written in source."""
+    """The parameters and the answer of a command's method; types are texts, as in source code."""
     from inspect import Parameter, Signature
 
     hints = get_type_hints(command, include_extras=True)
@@ -135,7 +135,7 @@ def _make_parameter(member: FieldInfo, hint: str) -> Parameter:
 
 
 def _to_source(hint: Any) -> str:
-    """A type as it is written, without the mark of what may be absent."""
+    """A type as source code, without the marker for absent values."""
     origin, parts = get_origin(hint), get_args(hint)
     if origin is Annotated or origin is ClassVar:
         return _to_source(parts[0])

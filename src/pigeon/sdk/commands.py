@@ -17,7 +17,7 @@ class CommandMethods(make_methods_class("Methods", waits=False), ABC):
 
     @abstractmethod
     async def send(self, command: Command) -> Any:
-        """Send a command; returns its answer, raises a `Refusal` where it is refused."""
+        """Send a command; returns its answer, raises `Refusal` if it is refused."""
 
 
 class SyncCommandMethods(make_methods_class("SyncMethods", waits=True), ABC):
@@ -25,4 +25,4 @@ class SyncCommandMethods(make_methods_class("SyncMethods", waits=True), ABC):
 
     @abstractmethod
     def send(self, command: Command) -> Any:
-        """Send a command; returns its answer, raises a `Refusal` where it is refused."""
+        """Send a command; returns its answer, raises `Refusal` if it is refused."""

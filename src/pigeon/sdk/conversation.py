@@ -1,8 +1,8 @@
 """`Conversation`: one agent and its conversation, as a program sees them, wherever the agent lives.
 
-`Agent` has it in this process, `Client` behind a pipe or a socket. Both hand every record that the agent sends to
-`_on_record` and have commands answered by `_call`; all the rest is here and the same for both: the readers of events,
-prompts and their runs, and the program's own callables (`sdk/host_calls.py`).
+`Agent` has it in this process, `Client` behind a pipe or a socket. Both pass every record of the agent to `_on_record`
+and send commands with `_call`; everything else is here and the same for both: the readers of events, prompts and their
+runs, and the program's own callables (`sdk/host_calls.py`).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from pigeon.wire.steering import Limits
 _Self = TypeVar("_Self", bound="Conversation")
 DIALECT = "pi-latest"
 NEEDED = ("agent_settled", "message_end", "compaction_end")
-# What is asked for with `hello`.
+# The features to request with `hello`.
 FEATURES = ["deltas", "permissions", "attribution"]
 
 
@@ -83,13 +83,13 @@ class Conversation(CommandMethods):
         if why is not None:
             raise StartupError(why)
         self._readers: WeakSet[ReaderQueue] = WeakSet()
-        # What came before the first reader, where that may have been something.
+        # What came before the first reader, if anything may have.
         self._unread: ReaderQueue | None = None
         self._host_calls = HostCalls(tools, on_permission, on_dialog, self._send_unanswered)
         self._recent = RecentRuns()
         self._runs = PromptRuns(self._call, self._subscribe, self._recent)
 
-    # The two ways to have one.
+    # Implemented by the two kinds of conversation
 
     @abstractmethod
     async def open(self) -> None:
@@ -101,7 +101,7 @@ class Conversation(CommandMethods):
 
     @abstractmethod
     def _call(self, command: Command, answered: Callable[[Any], None] | None = None) -> Awaitable[Any]:
-        """Send a command; awaiting gives the answer. `answered` gets it before any event that follows it is heard."""
+        """Send a command; awaiting gives the answer. `answered` gets it before any event that follows it."""
 
     @abstractmethod
     def _send_unanswered(self, command: Command) -> None:
@@ -136,9 +136,9 @@ class Conversation(CommandMethods):
     def events(self) -> AsyncIterator[ConversationEvent]:
         """Everything that the agent sends from this call on, for as long as the conversation is open.
 
-        A `message_update` comes as what it carries: a `TextDelta`, a `ToolcallEnd` and so on. Several readers are
-        independent of each other. A program that a `Client` has started may speak before it is asked anything: if this
-        is the first call after opening, the events begin with its first.
+        A `message_update` is delivered as its content: a `TextDelta`, a `ToolcallEnd` and so on. Several readers are
+        independent of each other. A program that a `Client` has started may send events before any command: if this is
+        the first call after opening, they are included.
         """
         unread, self._unread = self._unread, None
         return _EventReader(self._subscribe() if unread is None else unread)
@@ -161,8 +161,8 @@ class Conversation(CommandMethods):
         the prompt is refused, for example while another run is active. With a `streaming_behavior` it joins that run
         instead and ends with it; leaving then takes back the message, if it is still queued.
 
-        `message_id` is an id of the program's own that makes sending safe to repeat: the same prompt under the same id
-        starts nothing and gives the rest of the run that the first one started, or only its end if it is over.
+        `message_id` is an id of the program's own that makes it safe to send a prompt again: the same prompt under the
+        same id starts nothing and gives the rest of the run that the first one started, or only its end if it is over.
         """
 
         schema = None if output is None else OutputType(output).schema
@@ -257,7 +257,7 @@ class Conversation(CommandMethods):
         return cast("Accepted", await self._call(FollowUp(message=text, images=await images_of(images), **given)))
 
     async def set_tools(self, tools: Sequence[AnyTool]) -> None:
-        """Give the model these functions instead of those it had, from its next request on."""
+        """Replace the functions that the model may call, from its next request on."""
         before = self._host_calls.replace_tools(tools)
         try:
             await self._call(SetHostTools(tools=self._host_calls.definitions()))
@@ -266,11 +266,11 @@ class Conversation(CommandMethods):
             raise
 
     async def serve_host(self, served: ServedHost, services: SetHostServices) -> HostServicesState:
-        """Do these services for the tools of the agent; returns those that are in force."""
+        """Provide these services for the tools of the agent; returns those that are in force."""
         self._host_calls.set_served_host(served)
         return cast("HostServicesState", await self._call(services))
 
-    # What the agent sends
+    # Records of the agent
 
     def _on_record(self, record: Outbound | UnknownEvent, size: int = 0) -> None:
         """Called with each record of the agent, in order; `size` is its length as a line, if it was one."""
@@ -282,7 +282,7 @@ class Conversation(CommandMethods):
             reader.put(event, run_id, size)
 
     def _close_readers(self, error: Exception | None) -> None:
-        """No further record comes: readers end, with this error if there is one."""
+        """End all readers, with this error if there is one: no further record comes."""
         self._host_calls.close()
         for reader in list(self._readers):
             reader.close(error)
@@ -295,7 +295,7 @@ class Conversation(CommandMethods):
 
 
 class _EventReader:
-    """An iterator over a queue; the queue goes when it goes."""
+    """An iterator over a queue, which is dropped with it."""
 
     def __init__(self, queue: ReaderQueue) -> None:
         self._queue = queue
@@ -311,5 +311,5 @@ class _EventReader:
 
 
 def _drop_none(members: dict[str, Any]) -> dict[str, Any]:
-    """The members of a command that were asked for."""
+    """The members of a command that were given."""
     return {name: value for name, value in members.items() if value is not None}

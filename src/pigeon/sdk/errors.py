@@ -1,4 +1,4 @@
-"""What goes wrong between a program and its agent, as exceptions; what an agent refuses is a `Refusal` of the wire."""
+"""Failures between a program and its agent, as exceptions; refusals of an agent are a `Refusal` of the wire."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ReaderTooSlow(PigeonError):
 class RunOver(PigeonError):
     """A message was sent again under its id, and the run that it started ended too long ago to be repeated.
 
-    `get_messages` shows what became of it.
+    `get_messages` shows the result.
     """
 
     def __init__(self, message_id: str, run_id: str) -> None:

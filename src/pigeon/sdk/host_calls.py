@@ -133,12 +133,12 @@ class HostCalls:
         return [one.definition() for one in self._tools.values()]
 
     def replace_tools(self, tools: Sequence[AnyTool]) -> list[HostFunction[..., Any]]:
-        """Set other tools and return the previous ones; calls that are open go on."""
+        """Set other tools and return the previous ones; open calls continue."""
         before, self._tools = list(self._tools.values()), _functions_by_name(tools)
         return before
 
     def set_served_host(self, served: ServedHost | None) -> None:
-        """Ask this for files and commands from now on."""
+        """Use this object for files and commands from now on."""
         self._served = served
 
     def on_record(self, record: object) -> None:
@@ -155,7 +155,7 @@ class HostCalls:
             self._start_task(record.id, self._answer_question(record))
 
     def close(self) -> None:
-        """The agent asks nothing more."""
+        """Cancel all open calls: the agent asks nothing more."""
         for id in list(self._open):
             self._cancel(id)
 
@@ -189,7 +189,7 @@ class HostCalls:
                 context.cancel()
                 raise
             result, error = failure_of(failure), True
-        # Progress that the function showed last is still on its way through the loop.
+        # The function's last progress is still on its way through the loop.
         await asyncio.sleep(0)
         self._answer(HostToolResult(id=call.id, result=result, is_error=True if error else ABSENT))
 
@@ -271,18 +271,18 @@ def _to_permission_request(question: SelectRequest) -> PermissionRequest:
 
 
 def _to_permission_answer(given: object, options: list[str]) -> dict[str, Any]:
-    """Anything but a clear yes is a no."""
+    """Anything but a clear approval is a denial."""
     wanted = ALLOW_ALWAYS if given == "always" else ALLOW_ONCE if given is True or given == "allow" else None
     return {"value": wanted} if wanted in options else {"cancelled": True}
 
 
 def _is_question_cancelled(failure: BaseException) -> bool:
-    """Whether a callable was cancelled because its question was; it may also have been cancelled by its own doing."""
+    """Whether a callable was cancelled because its question was; it may also have cancelled itself."""
     task = asyncio.current_task()
     return isinstance(failure, asyncio.CancelledError) and task is not None and task.cancelling() > 0
 
 
 async def _run_callback(ask: Callable[[Any], Any], question: Any) -> Any:
-    """What a callable answers; a plain one may block, as one that asks at the terminal does, so it has a thread."""
+    """The answer of a callable; a plain one gets a thread, since it may block, for example on a terminal."""
     asked = ask(question) if inspect.iscoroutinefunction(ask) else await run_in_thread(lambda: ask(question))
     return await asked if inspect.isawaitable(asked) else asked

@@ -1,4 +1,4 @@
-"""Images as programs have them (a path, bytes, an image of Pillow), made into what a prompt carries."""
+"""Images in the forms of programs (a path, bytes, an image of Pillow), converted for a prompt."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pigeon.wire.errors import Refusal
 
 
 class SavableImage(Protocol):
-    """What is used of an image of Pillow, which need not be installed."""
+    """The used part of an image of Pillow, which need not be installed."""
 
     def save(self, fp: Any, format: str) -> None:
         """Write the image to a file in this format."""
@@ -26,7 +26,7 @@ ImageLike = str | os.PathLike[str] | bytes | SavableImage | ImageInput | ImageCo
 
 
 async def images_of(given: Sequence[ImageLike]) -> list[ImageInput] | Absent:
-    """The images of a prompt; raises a `Refusal` that names the one that cannot be used."""
+    """The images of a prompt; raises `Refusal` that names an unusable one."""
     if not given:
         return ABSENT
     if isinstance(given, str | bytes | bytearray | memoryview) or not isinstance(given, Iterable):
@@ -35,7 +35,7 @@ async def images_of(given: Sequence[ImageLike]) -> list[ImageInput] | Absent:
 
 
 def image_of(image: ImageLike, where: str = "image") -> ImageInput:
-    """One image, read from its file where a path is given."""
+    """One image, read from its file if a path is given."""
     if isinstance(image, ImageInput):
         return image
     if isinstance(image, ImageContent):
@@ -54,7 +54,7 @@ def image_of(image: ImageLike, where: str = "image") -> ImageInput:
 
 
 def _to_png(image: SavableImage, where: str) -> bytes:
-    """An image of Pillow as a file; its colours are converted where PNG has none of their kind (CMYK, HSV, ...)."""
+    """An image of Pillow as a PNG file; its colours are converted if PNG does not support them (CMYK, HSV, ...)."""
     mode = str(getattr(image, "mode", ""))
     try:
         try:
@@ -62,7 +62,7 @@ def _to_png(image: SavableImage, where: str) -> bytes:
         except OSError:
             kept: Any = image
             return _save_png(kept.convert("RGBA" if mode.endswith(("A", "a")) else "RGB"))
-    except Exception as error:  # what Pillow raises depends on the image
+    except Exception as error:  # the exceptions of Pillow depend on the image
         raise Refusal(f"{where}: the image cannot be saved as PNG: {error}") from error
 
 

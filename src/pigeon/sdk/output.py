@@ -1,4 +1,5 @@
-"""What a program wants a run to end with, as a type or a JSON Schema, and the value in that type again.
+"""The output that a program requires of a run, as a type or a JSON Schema, and the conversion of the value to that
+type.
 
 Dataclasses, msgspec structs, typed dictionaries and types like `list[str]` are read by msgspec. Models of pydantic are
 read by their own methods, other types with such models in them by pydantic if the program has imported it; it is never
@@ -15,7 +16,7 @@ from pigeon.wire import codec
 
 
 class OutputType:
-    """A type or a JSON Schema that was given as `output`; raises `TypeError` for anything else."""
+    """The type or JSON Schema given as `output`; raises `TypeError` for anything else."""
 
     def __init__(self, given: Any) -> None:
         self._given = given
@@ -23,7 +24,7 @@ class OutputType:
         self.schema: dict[str, Any] = self._schema_of(given)
 
     def convert_output(self, output: Any) -> Any:
-        """The output of a run in the given type; raises `ValueError` where the type asks for more than its schema."""
+        """The output of a run in the given type; raises `ValueError` if the type requires more than its schema."""
         import msgspec
 
         if isinstance(self._given, dict):
@@ -42,12 +43,12 @@ class OutputType:
             return schema
         import msgspec
 
-        # pydantic would take a function for the type of its result.
+        # pydantic would treat a function as the type of its result.
         if given is None or isinstance(given, str | bytes | int | float | list | tuple | FunctionType | MethodType):
             raise TypeError(f"output must be a type or a JSON Schema, not {given!r:.100}")
         try:
             return msgspec.json.schema(given)
-        except Exception as error:  # msgspec raises what it meets: TypeError, NameError of a hint, RuntimeError
+        except Exception as error:  # msgspec raises various errors: TypeError, NameError of a hint, RuntimeError
             pydantic = sys.modules.get("pydantic")
             if pydantic is None:
                 raise TypeError(f"output={given!r:.100} cannot be used: {error}") from error

@@ -4,8 +4,8 @@
       |         |
       +---------+-> left: abort, wait for `agent_settled`
 
-Leaving means: `break`, an exception in the loop's body, `aclose`, or cancellation of the task that iterates. Python
-tells an iterator of a `break` by nothing but its deletion, so that case is noticed there, and its abort goes on in the
+Leaving means: `break`, an exception in the loop's body, `aclose`, or cancellation of the task that iterates. An
+iterator only notices a `break` by its deletion, so that case is handled there, and its abort continues in the
 background. The next prompt of the conversation waits for it.
 """
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pigeon.sdk.results import ConversationEvent, RecentRuns
 
 Call = Callable[..., Awaitable[Any]]
-# How long the end of an aborted run is waited for after the agent said that it is idle.
+# How long to wait for the end of an aborted run after the agent has reported that it is idle.
 SETTLE_SECONDS = 10.0
 
 
@@ -45,7 +45,7 @@ class FollowedRun:
 
 
 class PromptRuns:
-    """Starts the prompts of one conversation, and knows those that were left and have not ended."""
+    """Starts the prompts of one conversation, and tracks those that were left and have not ended."""
 
     def __init__(
         self, call: Call, subscribe: Callable[[str | None, Exception | None], ReaderQueue], recent: RecentRuns
@@ -63,10 +63,10 @@ class PromptRuns:
         return run
 
     async def send_prompt(self, prompt: Prompt) -> FollowedRun | None:
-        """Send a prompt; returns the events from its acceptance on, or none if no run follows.
+        """Send a prompt; returns the events from its acceptance on, or None if no run follows.
 
-        A message that was sent before under its id starts nothing: then it is the rest of its run, or of a run that is
-        over its end alone. Raises `RunOver` where that is no longer known.
+        A message that was sent before under its id starts nothing: the result is then the rest of its run, or only the
+        end of a finished run. Raises `RunOver` if that is no longer known.
         """
         followed: list[FollowedRun] = []
         again: list[RunOver] = []
@@ -92,7 +92,7 @@ class PromptRuns:
         return followed[0] if followed else None
 
     async def _check_still_runs(self, queue: ReaderQueue, over: RunOver) -> None:
-        """Of a message with an id that is not known here: it is new, or its run was over before."""
+        """Check a message with an id that is unknown here: it is new, or its run has already ended."""
         state = await self._call(GetState())
         if not state.is_streaming and not len(queue):
             raise over
@@ -119,7 +119,7 @@ class PromptRuns:
         return ending
 
     def has_other_runs(self, run: PromptedRun) -> bool:
-        """Whether another prompt of this conversation has a run that goes on."""
+        """Whether another prompt of this conversation has an active run."""
         return any(one.is_running for one in self._started if one is not run)
 
     async def wait_for_left_runs(self) -> None:
@@ -141,7 +141,7 @@ class PromptedRun:
         self.over = False
 
     async def _start_run(self) -> FollowedRun | None:
-        # A run whose iterator was just dropped asks for its end in the next step of the loop.
+        # A run whose iterator was just deleted requests its end in the next iteration of the loop.
         await asyncio.sleep(0)
         await self._runs.wait_for_left_runs()
         command = await self._command()
@@ -185,7 +185,7 @@ class PromptedRun:
             await asyncio.shield(ending)
 
     def start_ending(self) -> asyncio.Future[None] | None:
-        """Begin to end the run early; returns what waits for its end, or None if it is over."""
+        """Begin to end the run early; returns an awaitable for its end, or None if it is over."""
         if self._ending is None and not self.over:
             self.over = True
             if self._loop.is_closed():
@@ -199,7 +199,7 @@ class PromptedRun:
             self._loop.call_soon_threadsafe(self.start_ending)
 
     async def abort_and_drain(self) -> None:
-        """Abort, and read on to the end; what was not sent need not be aborted."""
+        """Abort, and read to the end; a prompt that was not sent need not be aborted."""
         if not self._sent:
             self._beginning.cancel()
             await asyncio.wait({self._beginning})
@@ -210,7 +210,7 @@ class PromptedRun:
             await self._end_run()
 
     async def _end_run(self) -> None:
-        """A prompt that comes while another runs is refused, or joins that run, which is not to be aborted then."""
+        """Abort the run, unless the prompt was refused or joined another prompt's run."""
         alone = not self._runs.has_other_runs(self)
         waits = not self._beginning.done()
         if alone and waits:
@@ -226,7 +226,7 @@ class PromptedRun:
 
 
 class PromptEvents:
-    """The events of one prompt: an async iterator, and a context manager for those who want to wait when they leave."""
+    """The events of one prompt: an async iterator, and a context manager for callers who wait when they leave."""
 
     def __init__(self, runs: PromptRuns, command: Callable[[], Awaitable[Prompt]]) -> None:
         self._runs = runs

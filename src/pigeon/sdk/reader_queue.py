@@ -1,11 +1,11 @@
 """Events on their way to one reader that may be slow, or may have stopped reading.
 
-Nothing ever waits for a reader: neither answers, nor other readers, nor the run. What piles up is kept small instead,
+Nothing ever waits for a reader: neither answers, nor other readers, nor the run. Unread events are kept small instead,
 in three steps. Beyond `MOST_APART` events, a delta joins the delta of the same block before it, and the progress of a
 tool replaces older progress of the same call, because it holds everything so far. Beyond `MOST_QUEUED` events, or
-`MOST_BYTES` of them, what a later event in the queue repeats is dropped: the deltas of a block that is complete, the
-progress of a call that has ended, all but the newest list of the message queue. If that is not enough, the queue is
-closed: its reader gets what is in it, and then `ReaderTooSlow`.
+`MOST_BYTES` of them, events that a later event in the queue repeats are dropped: the deltas of a block that is
+complete, the progress of a call that has ended, all but the newest list of the message queue. If that is not enough,
+the queue is closed: its reader gets what is in it, and then `ReaderTooSlow`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _COMPLETE: dict[type, type] = {TextEnd: TextDelta, ThinkingEnd: ThinkingDelta, T
 
 
 class _Place:
-    """One place in the queue: an event, or the deltas of a block that will be one; `size` is roughly its bytes."""
+    """One place in the queue: an event, or the deltas of a block that will be merged; `size` is roughly its bytes."""
 
     __slots__ = ("event", "parts", "size")
 
@@ -51,7 +51,7 @@ class _Place:
         self.size = size
 
     def try_append(self, delta: TextDelta | ThinkingDelta | ToolcallDelta) -> bool:
-        """Add a delta of the same block; false if it is another one."""
+        """Add a delta of the same block; returns False for a different block."""
         if type(delta) is not type(self.event) or delta.content_index != self.event.content_index:
             return False
         if self.parts is None:
@@ -67,8 +67,8 @@ class _Place:
 class ReaderQueue:
     """The events that one reader has not read yet, in order.
 
-    With a `run_id` events of other runs are left out. The end of another run then closes the queue with `missed`: one
-    runs at a time, so the run that is waited for has ended before.
+    With a `run_id` events of other runs are left out. The end of another run then closes the queue with `missed`: runs
+    do not overlap, so the awaited run has already ended.
     """
 
     def __init__(self, run_id: str | None = None, missed: Exception | None = None) -> None:
@@ -86,7 +86,7 @@ class ReaderQueue:
         return len(self._places)
 
     def put(self, event: Any, run_id: str | Absent | None = None, size: int = 0) -> None:
-        """Add an event; never waits. `run_id` is the run that it tells of, `size` how long it was as a line."""
+        """Add an event; never waits. `run_id` is its run, `size` its length as a line."""
         if self._closed:
             return
         if isinstance(run_id, str) and self._run_id not in (None, run_id):
@@ -105,7 +105,7 @@ class ReaderQueue:
 
     def _try_merge(self, event: Any, size: int) -> bool:
         if isinstance(event, _GROWING):
-            # The newest delta alone may be joined: text must not move past what came between.
+            # Only the newest delta may be merged: text must not move past the events in between.
             if not self._places[-1].try_append(event):
                 return False
             return self._add_size(len(event.delta))
@@ -123,12 +123,13 @@ class ReaderQueue:
         return True
 
     def _enforce_limits(self) -> None:
-        """A reader that waits is not slow, however much comes at once before it has its turn."""
+        """Shrink the queue if it exceeds its limits; a waiting reader is not slow, however much comes at once before
+        its turn."""
         if not self._awaited and (len(self._places) > MOST_QUEUED or self._size > MOST_BYTES):
             self._shrink()
 
     def _shrink(self) -> None:
-        """Drop what is repeated later; close if the queue stays more than half full."""
+        """Drop events that are repeated later; close if the queue stays more than half full."""
         kept: deque[_Place] = deque()
         complete: set[tuple[type, int]] = set()
         ended: set[str] = set()
@@ -148,7 +149,7 @@ class ReaderQueue:
             elif type(event) in _COMPLETE:
                 complete.add((_COMPLETE[type(event)], event.content_index))
             elif isinstance(event, MessageEnd) and isinstance(event.message, AssistantMessage):
-                # Blocks are numbered anew in each answer.
+                # Blocks are numbered from the start in each answer.
                 complete.clear()
             kept.appendleft(place)
         self._places = kept

@@ -1,9 +1,9 @@
 """Lines of an agent as records, whatever agent it is.
 
 Pigeon's own lines are as declared. Other agents of the family, and newer versions, leave members out, add some or use
-words that are not known here; none of that fails a record. Unknown members are ignored, a member that is missing gets
-the neutral value of its type (0, an empty text, an empty list, none), and what does not fit is kept as plain JSON. An
-event of a type that is not known is an `UnknownEvent`.
+unknown words; none of that fails a record. Unknown members are ignored, a missing member gets the neutral value of its
+type (0, an empty text, an empty list, None), and values that do not fit are kept as plain JSON. An event of an unknown
+type is an `UnknownEvent`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pigeon.wire.events import Outbound
 
 
 class UnknownEvent(Struct, frozen=True):
-    """An event whose type is not known here, with all its members."""
+    """An event of an unknown type, with all its members."""
 
     type: str
     members: dict[str, Json]
@@ -32,7 +32,7 @@ _DIALOGS: dict[str, type[Struct]] = {str(kind.__struct_config__.tag): kind for k
 
 
 def event_of(value: dict[str, Json]) -> Outbound | UnknownEvent:
-    """A parsed line that is no response, as a record."""
+    """A parsed line that is not a response, as a record."""
     name = value.get("type")
     kind = _EVENTS.get(name) if isinstance(name, str) else None
     if name == dialogs.REQUEST:
@@ -47,7 +47,7 @@ def event_of(value: dict[str, Json]) -> Outbound | UnknownEvent:
 
 
 def _without_snapshot(event: Any) -> Any:
-    """The stream event alone; where the call's name and id stand in the snapshot only, they are taken from there."""
+    """The stream event alone; if the call's name and id are only in the snapshot, they are copied from there."""
     if not isinstance(event, Struct):
         members = event if isinstance(event, dict) else {"assistantMessageEvent": event}
         return UnknownEvent(str(members.get("type")), members)
@@ -61,7 +61,7 @@ def _without_snapshot(event: Any) -> Any:
 
 
 def fit_value(value: Json, hint: Any) -> Any:
-    """Parsed JSON as a value of this type, or as near to it as it comes; never fails."""
+    """Parsed JSON as a value of this type, or as close to it as possible; never fails."""
     try:
         return msgspec.convert(value, hint)
     except (msgspec.ValidationError, UnicodeEncodeError, RecursionError):
@@ -74,13 +74,13 @@ def _info(hint: Any) -> inspect.Type:
 
 
 def _build_value(value: Json, info: inspect.Type) -> Any:
-    """Constructors of records check nothing, so what does not fit can stand where it is."""
+    """Constructors of records check nothing, so values that do not fit can be kept."""
     if isinstance(info, inspect.Metadata):
         return _build_value(value, info.type)
     if isinstance(info, inspect.UnionType):
         return _build_union_member(value, info)
     if isinstance(info, inspect.StructType) and isinstance(value, dict):
-        # Its fields are those of `info`; asked anew, because a record that contains itself is not followed there.
+        # Its fields are those of `info`; requested again, because recursive records are not followed there.
         return info.cls(**_build_members(value, _info(info.cls)))
     if isinstance(info, inspect.ListType) and isinstance(value, list):
         return [_build_value(item, info.item_type) for item in value]
@@ -101,7 +101,7 @@ def _build_members(value: dict[str, Json], info: inspect.Type) -> dict[str, Any]
 
 
 def _build_union_member(value: Json, info: inspect.UnionType) -> Any:
-    """The member of a union that a value is meant to be; as it is where none of them fits."""
+    """The union member that a value probably is; the value itself if none fits."""
     for member in info.types:
         inner = member.type if isinstance(member, inspect.Metadata) else member
         if isinstance(inner, inspect.StructType) and isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""What a program is told: the events of a conversation, and the result of a run that is made of them."""
+"""What a program receives: the events of a conversation, and the result of a run that is built from them."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ NO_OUTPUT = "The agent gave no output: no run was started, or it does not know o
 
 
 class Result(Struct, Generic[OutputT], frozen=True, kw_only=True):
-    """How a run ended, and what came of it.
+    """How a run ended, and its results.
 
     Attributes:
         text: the text of the last answer
-        output: the value that was asked for with `output=`, in that type; `None` unless `ended` is `done`
-        messages: every message of the run in order, including the prompt and what the model was told along with it
+        output: the value that was requested with `output=`, in that type; `None` unless `ended` is `done`
+        messages: every message of the run in order, including the prompt and the messages added to it
         usage: tokens and cost of this run alone, including retries and compactions
         ended: `done`, `limit`, `aborted`, `error` or `denied`
         error: why, if `ended` is `error` or `limit`
@@ -64,7 +64,7 @@ class Result(Struct, Generic[OutputT], frozen=True, kw_only=True):
 
 
 class RunRecord:
-    """What is kept of a run while its events go by."""
+    """The parts of a run that are kept while its events go by."""
 
     def __init__(self, wanted: OutputType | None = None) -> None:
         self._wanted = wanted
@@ -87,7 +87,7 @@ class RunRecord:
             self._convert_and_store_output(event.output)
 
     def with_output(self, wanted: OutputType | None) -> RunRecord:
-        """The same run, for one who asked for this output."""
+        """The same run for a caller with this `output=`."""
         record = RunRecord(wanted)
         record.messages, record.usage = list(self.messages), self.usage
         if self._settled is not None:
@@ -100,7 +100,7 @@ class RunRecord:
         return self._settled
 
     def make_result(self, state: State) -> Result[Any]:
-        """The run, and the session that it was part of."""
+        """The result of the run, with the session that it was part of."""
         return Result(
             text=self.text,
             output=self._output if self.end_reason == "done" else None,
@@ -121,7 +121,7 @@ class RunRecord:
 
     @property
     def end_reason(self) -> Ended:
-        """Why the run ended; some agents say it only in the last answer."""
+        """Why the run ended; some agents report it only in the last answer."""
         settled, answer = self._settled, self._last_answer
         if settled is not None and settled.aborted:
             return "aborted"
@@ -133,7 +133,7 @@ class RunRecord:
 
     @property
     def error(self) -> str | None:
-        """What went wrong, if that ended the run."""
+        """The error, if one ended the run."""
         answer, settled = self._last_answer, self._settled
         if settled is not None and not isinstance(settled.limit, Absent):
             return limit_text(settled.limit)
@@ -149,13 +149,13 @@ class RunRecord:
         return _find_last_answer(self.messages)
 
     def _convert_and_store_output(self, output: Any) -> None:
-        """Stores the output in the type that was asked for, or why it does not fit."""
+        """Store the output in the requested type, or why it does not fit."""
         if self._wanted is None or isinstance(output, Absent):
             return
         try:
             self._output = self._wanted.convert_output(output)
             self._unusable = None
-        except Exception as error:  # a type may check in its own code, and raise what it likes
+        except Exception as error:  # a type may run its own checks, and raise anything
             self._unusable = f"The output fits its schema, but not its type: {error}"
 
     def _add_usage(self, usage: Usage | Absent) -> None:
@@ -166,13 +166,13 @@ class RunRecord:
 
 
 class RecentRuns:
-    """The last runs of a conversation by their ids, so that all of a run is known, also to callers that came late."""
+    """The last runs of a conversation by id, so that callers that came late still get all of a run."""
 
     def __init__(self) -> None:
         self._runs: dict[str, RunRecord] = {}
 
     def add_event(self, event: ConversationEvent, run_id: str | Absent) -> None:
-        """An event, and the run that it belongs to."""
+        """Add an event to its run."""
         if isinstance(run_id, str) and isinstance(event, _KEPT):
             if run_id not in self._runs:
                 self._runs[run_id] = RunRecord()
@@ -181,12 +181,12 @@ class RecentRuns:
             self._runs[run_id].add_event(event)
 
     def get(self, run_id: str | Absent | None) -> RunRecord | None:
-        """What is known of a run; none if it is too long ago."""
+        """The record of a run, or None if it is too old."""
         return self._runs.get(run_id) if isinstance(run_id, str) else None
 
 
 def is_cut_off(messages: Sequence[Message]) -> bool:
-    """Whether the last answer ends where the model had to end, and not where it wanted to."""
+    """Whether the last answer ended because the model had to stop, not because it chose to."""
     answer = _find_last_answer(messages)
     return answer is not None and answer.stop_reason == "length"
 

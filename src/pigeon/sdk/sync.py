@@ -1,8 +1,8 @@
 """Conversations for code without an event loop: scripts, notebooks, a REPL.
 
-Each has a thread with a loop of its own, in which the async conversation lives. So it also works where a loop runs
-already, as in a notebook. Ctrl-C while a run is waited for aborts the run and is raised once that is over. Callables
-of the program (tools, permissions, dialogs) are called in that thread.
+Each has a thread with its own loop, in which the async conversation lives. So it also works where a loop is already
+running, as in a notebook. Ctrl-C while a run is waited for aborts the run and is raised once that is over. Callables of
+the program (tools, permissions, dialogs) are called in that thread.
 """
 
 from __future__ import annotations
@@ -52,9 +52,8 @@ class LoopThread:
         self._loop.run_forever()
 
     def run_and_wait(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Runs a coroutine in the thread and waits for it; an interrupt here cancels it there, and waits until it has
-        ended.
-        """
+        """Run a coroutine in the thread and wait for it; an interrupt here cancels it there, and waits until it has
+        ended."""
         try:
             self.check_other_thread()
         except RuntimeError:
@@ -85,7 +84,7 @@ class LoopThread:
 
     def _cancel_and_wait(self, done: Future[_T]) -> None:
         done.cancel()
-        # The future is cancelled at once, its task needs a while: whatever it waits for is ended first.
+        # The future is cancelled at once, but its task takes a moment: everything it waits for is ended first.
         self.run_and_wait(_wait_for_others())
 
     def stop(self) -> None:
@@ -98,7 +97,7 @@ class LoopThread:
 
 
 def _run_without_loop(work: Coroutine[Any, Any, _T]) -> _T:
-    """What is done after the loop has ended needs no waiting: reading what was queued, or refusing what is too late."""
+    """After the loop has ended, nothing needs waiting: reading what was queued, or refusing what is too late."""
     try:
         work.send(None)
     except StopIteration as end:
@@ -140,7 +139,7 @@ class SyncConversation(SyncCommandMethods):
             thread.stop()
             raise
         self._thread, self._conversation = thread, conversation
-        # A program that ends without closing would wait for a thread that is gone by then.
+        # A program that ends without closing would wait for a thread that no longer exists.
         atexit.register(self.close)
 
     def close(self) -> None:
@@ -293,7 +292,7 @@ class SyncConversation(SyncCommandMethods):
 
 
 async def _next(events: Any) -> ConversationEvent | None:
-    """The next event; none behind the last: `StopAsyncIteration` cannot leave a coroutine."""
+    """The next event, or None after the last: `StopAsyncIteration` cannot leave a coroutine."""
     async for event in events:
         return cast("ConversationEvent", event)
     return None
@@ -327,7 +326,7 @@ class SyncAgent(SyncConversation):
 
     @property
     def warnings(self) -> list[str]:
-        """What is wrong with settings and files but did not keep the agent from starting."""
+        """Problems with settings and files that did not keep the agent from starting."""
         return cast("Agent", self._require_open()[1]).warnings
 
 
@@ -347,26 +346,26 @@ class SyncClient(SyncConversation):
 
     @property
     def welcome(self) -> Welcome | None:
-        """What Pigeon answered to `hello`: its version, dialect and features; none of another agent."""
+        """Pigeon's answer to `hello`: its version, dialect and features; None for other agents."""
         return cast("Client", self._require_open()[1]).welcome
 
     @property
     def pid(self) -> int | None:
-        """The id of the agent's process; none behind a socket."""
+        """The id of the agent's process; None behind a socket."""
         return cast("Client", self._require_open()[1]).pid
 
     @property
     def url(self) -> str | None:
-        """The address of the conversation, once it is known to `pigeon serve`; none of an agent that serves none."""
+        """The address of the conversation, once `pigeon serve` knows it; None without a server."""
         return cast("Client", self._require_open()[1]).url
 
     def restart(self) -> None:
-        """Start the agent anew, after its death or at any other time, and go on with its session if that is on disk."""
+        """Restart the agent, after its death or at any other time, and continue its session if that is on disk."""
         self._run_and_wait(lambda one: cast("Client", one).restart())
 
 
 class AgentArguments(AgentChoices, total=False):
-    """The arguments of `Agent` but its limits."""
+    """The arguments of `Agent` except for its limits."""
 
     model: str | None
     cwd: str | os.PathLike[str] | None

@@ -1,8 +1,8 @@
 """Functions of a program as tools of the model: `@pigeon.tool`.
 
 The schema comes from the type hints and the docstring, the same way as for tools of extensions. A plain function runs
-in a thread of its own, an async one in the program's event loop. What it returns becomes text (values other than text
-as JSON), images included; what it raises becomes an error result that the model reads.
+in a separate thread, an async one in the program's event loop. Its return value becomes text (values other than text as
+JSON) or images; an exception becomes an error result that the model reads.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _T = TypeVar("_T")
 
 
 class ToolContext:
-    """What a tool gets by a parameter of this type, or named `ctx`: its call, whether to stop, how to show progress.
+    """The argument of a tool's parameter of this type, or named `ctx`: its call, whether to stop, how to show progress.
 
     Example:
         import pigeon
@@ -96,7 +96,7 @@ class HostFunction(Generic[_P, _R]):
         return self._definition.spec.parameters
 
     def definition(self) -> HostTool:
-        """The tool as the agent is told of it."""
+        """The tool as it is declared to the agent."""
         spec = self._definition.spec
         return HostTool(
             name=spec.name,
@@ -106,7 +106,7 @@ class HostFunction(Generic[_P, _R]):
         )
 
     async def called(self, arguments: dict[str, Json], context: ToolContext) -> HostToolOutcome:
-        """Call it as the model does; raises what the function raises, or what is wrong with the arguments."""
+        """Call it as the model does; raises the function's exceptions, and errors in the arguments."""
         try:
             call = self._definition.bind_call(arguments, context)
         except ValidationError as error:
@@ -141,8 +141,8 @@ def tool(
 ) -> Any:
     """Make a function a tool; raises `TypeError` or `ValueError` if its type hints or docstring do not suffice.
 
-    `read_only` says that calls may run in parallel. With a `schema` of its own, the function gets the arguments as
-    one dictionary.
+    `read_only` means that calls may run in parallel. With an explicit `schema`, the function gets the arguments as one
+    dictionary.
 
     Example:
         import pigeon
@@ -169,7 +169,7 @@ def tool(
 
 
 def outcome_of(result: Any) -> HostToolOutcome:
-    """What a function returned, as the agent takes it."""
+    """The return value of a function in the form for the agent."""
     if isinstance(result, HostToolOutcome):
         return result
     parts = result if isinstance(result, list | tuple) and any(map(_is_image, result)) else [result]
@@ -177,14 +177,14 @@ def outcome_of(result: Any) -> HostToolOutcome:
 
 
 def failure_of(error: BaseException) -> HostToolOutcome:
-    """What went wrong in a function, for the model."""
+    """The failure of a function in the form for the model."""
     text = _words_of(error)
     plain = isinstance(error, ValueError | RuntimeError) and type(error) in (ValueError, RuntimeError)
     return HostToolOutcome(content=[_to_text_block(text if plain else f"{type(error).__name__}: {text}")])
 
 
 def _words_of(error: BaseException) -> str:
-    """Its text; the name of its type where it has none, or fails to tell."""
+    """The text of an exception, or the name of its type if it has none, or if its text fails."""
     try:
         return str(error) or type(error).__name__
     except Exception:
@@ -213,7 +213,7 @@ def _to_text_block(text: str) -> Json:
 
 
 def run_in_thread(call: Callable[[], _T]) -> Coroutine[Any, Any, _T]:
-    """Run a call in a thread of its own: one that never ends keeps neither the agent nor the program from ending."""
+    """Run a call in a separate thread: one that never ends keeps neither the agent nor the program from ending."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[_T] = loop.create_future()
     context = contextvars.copy_context()
@@ -231,13 +231,13 @@ def run_in_thread(call: Callable[[], _T]) -> Coroutine[Any, Any, _T]:
         try:
             result = context.run(call)
         except BaseException as error:
-            # No future takes a StopIteration, and the end of a thread must not be that of the program.
+            # A future cannot hold StopIteration, and the end of a thread must not be that of the program.
             raisable = isinstance(error, Exception) and not isinstance(error, StopIteration)
             failure = error if raisable else RuntimeError(f"{type(error).__name__}: {_words_of(error)}")
         try:
             loop.call_soon_threadsafe(settle, result, failure)
         except RuntimeError:
-            return  # the loop has ended, and with it the conversation
+            return  # the loop has ended, and the conversation with it
 
     threading.Thread(target=run, name="pigeon-callable", daemon=True).start()
 

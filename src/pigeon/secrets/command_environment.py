@@ -1,4 +1,4 @@
-"""The environment of commands: which variables hold keys and are left out, and what commands learn of the session."""
+"""The environment of commands: which variables hold keys and are left out, and which facts of the session are added."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SECRET_NAMES = frozenset(
 )
 _SECRET_FAMILIES = r"(QWEN_TOKEN_PLAN|XIAOMI)_?\w*API_KEY|(PI|PIGEON)_\w*API_KEY"
 # fmt: off
-# What a command that prints a key may well refer to, and no command can do without.
+# Variables that a command for keys may refer to, and that no command can do without.
 NEEDED = frozenset(
     {
         "HOME", "PATH", "USER", "LOGNAME", "SHELL", "PWD", "LANG", "LC_ALL", "TERM", "TMPDIR", "HOSTNAME", "DISPLAY",
@@ -40,7 +40,7 @@ def _is_called_secret(name: str) -> bool:
 
 
 def is_proxy(name: str) -> bool:
-    """True for a variable with the address of a proxy, which commands need, whatever stands in it."""
+    """True for a variable with the address of a proxy, which commands need whatever its value is."""
     return name.upper().endswith("_PROXY")
 
 
@@ -54,7 +54,7 @@ def tool_environment(
     session: Mapping[str, str] | None = None,
     bin_folder: str | None = None,
 ) -> dict[str, str]:
-    """What a command sees.
+    """The environment of a command.
 
     Provider keys are left out unless asked for: known names, names in `also_secret` (those of the catalogue, and those
     that the user's files refer to) and any variable whose value shows a key in some form; a proxy is needed, whatever

@@ -1,11 +1,11 @@
 """The keys that Pigeon holds, kept out of everything that it writes.
 
 `Redactor` knows the keys in use and finds them in texts, in the forms that programs give them: plain, base64,
-hexadecimal, escaped for URLs, JSON, Python, HTML or a shell. Everything that leaves the process goes through the one
-of its agent: events and answers (`rpc/outbox`), session files (`session/history/journal`), the output of commands
-(`system/shell`), results of tools (`session/engine`), error texts (`providers/http/exchange`), pages, stderr. What it
-searches for are literal texts, because `in` is a hundred times faster than a pattern; only what was found, or is
-broken into lines, is looked at more closely.
+hexadecimal, escaped for URLs, JSON, Python, HTML or a shell. Everything that leaves the process goes through the
+redactor of its agent: events and answers (`rpc/outbox`), session files (`session/history/journal`), the output of
+commands (`system/shell`), results of tools (`session/engine`), error texts (`providers/http/exchange`), pages, stderr.
+It searches for literal texts, because `in` is a hundred times faster than a pattern; only matches, and texts broken
+into lines, are examined more closely.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pigeon.wire import codec
 from pigeon.wire.content import ImageContent, TextContent
 from pigeon.wire.messages import ToolResultMessage
 
-# --- what is a key ----------------------------------------------------------------------------------------------------
+# --- keys -------------------------------------------------------------------------------------------------------------
 
 MASK = "***"
 IMAGE_WITH_KEY = "[An image was left out: its data contain a model provider's key]"
@@ -35,10 +35,10 @@ _MASKED = MASK.encode()
 _SHORTEST_USER = 16
 # Names of headers and of parts of an address whose values are keys.
 SECRET_WORD = r"(?i)key|token|secret|passw|pwd|credential|auth|cookie|signature|\bsig\b|bearer"
-# Headers that say something about the program, and what a key looks like that stands in some other header.
+# Headers that describe the program, and the form of keys in all other headers.
 _HARMLESS_WORD = r"(?i)agent|version|beta|accept|content|refer|origin|title"
 _RANDOM = r"(?=.*[0-9])(?=.*[A-Za-z])[!-~]{12,}"
-# What people write where a server wants some key but looks at none.
+# Placeholders that people write if a server requires a key but ignores it.
 # fmt: off
 _PLACEHOLDERS = frozenset((
     "0", "1", "123", "1234", "12345", "a", "any", "anything", "api", "apikey", "auth", "bar", "bearer", "change",
@@ -90,7 +90,7 @@ def keys_in(text: str) -> Iterator[str]:
 
 
 def _spellings(part: str) -> tuple[str, ...]:
-    """A part of a URL as it is written and as it is meant."""
+    """A part of a URL as written and as decoded."""
     meant = re.sub(rb"%([0-9A-Fa-f]{2})", lambda found: bytes([int(found[1], 16)]), part.encode("utf-8", "replace"))
     return tuple(dict.fromkeys(spelling for spelling in (part, meant.decode("utf-8", "replace")) if spelling))
 
@@ -98,13 +98,13 @@ def _spellings(part: str) -> tuple[str, ...]:
 # --- its forms --------------------------------------------------------------------------------------------------------
 
 
-# What different encoders leave as it is.
+# Characters that every encoder leaves unchanged.
 _PLAIN = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-"
 _SAFE_IN_URLS = (_PLAIN + b"~", _PLAIN + b"~/", _PLAIN + b"!~*'()", _PLAIN + b"*")
 
 
 def forms_of(key: str) -> tuple[set[bytes], set[bytes]]:
-    """What a key looks like in other texts: forms that stay in one piece, and those that are broken into lines."""
+    """The forms of a key in other texts: those in one piece, and those that are broken into lines."""
     raw = key.encode("utf-8", "surrogatepass")
     hexed = [b"%02x" % byte for byte in raw]
     whole = {raw, repr(key)[1:-1].encode("utf-8", "replace"), codec.encode(key)[1:-1]}
@@ -127,7 +127,7 @@ def forms_of(key: str) -> tuple[set[bytes], set[bytes]]:
             base.replace(b"+", b"%2B").replace(b"/", b"%2F"),
         }
         whole.add(base.replace(b"/", b"\\/"))
-    # Most texts leave as JSON, and a text may have been JSON before.
+    # Most texts are sent as JSON, and a text may have been JSON before.
     for _ in range(2):
         whole |= {form.replace(b"\\", b"\\\\").replace(b'"', b'\\"') for form in list(whole)}
     for form in all_escaped(raw):
@@ -136,7 +136,8 @@ def forms_of(key: str) -> tuple[set[bytes], set[bytes]]:
 
 
 def base64_cores(raw: bytes) -> list[bytes]:
-    """The characters that a key gives to any base64 text that contains it, at each of the three places it may start."""
+    """The characters that a key produces in any base64 text that contains it, for each of the three possible
+    offsets."""
     cores = []
     for before in range(3):
         padded = bytes(before) + raw + bytes(-(before + len(raw)) % 3)
@@ -151,21 +152,21 @@ def anchor_of(raw: bytes) -> bytes:
 
 
 def escaped_pattern(raw: bytes) -> bytes:
-    """A key in which any characters are escaped, as programs differ in which ones they escape."""
+    """A pattern for a key in which any characters may be escaped, since programs differ in which ones they escape."""
     characters = [b"(?:" + b"|".join(_escapes(byte)) + b")" for byte in raw]
-    # Whole or not at all: half of a row of backslashes would escape what takes the place of the key.
+    # Whole or not at all: half of a row of backslashes would escape the replacement of the key.
     before = rb"(?<!\\)" if raw[:1] in b'"\\' else rb"(?:(?<!\\)|(?!\\))"
     return before + b"".join(characters)
 
 
 def all_escaped(raw: bytes) -> set[bytes]:
-    """The forms without any character that stands for itself."""
+    """The forms in which every character is escaped."""
     styles = (b"\\u00%02x", b"\\u00%02X", b"\\x%02x", b"\\x%02X", b"\\%03o", b"&#%d;", b"&#x%x;", b"&#x%X;")
     return {b"".join(style % byte for byte in raw) for style in styles}
 
 
 def _escapes(byte: int) -> Iterator[bytes]:
-    """How one character may be written. Repetitions are bounded: a text must not be able to make the search slow."""
+    """The ways to write one character. Repetitions are bounded, so that a text cannot make the search slow."""
     sign, code = re.escape(bytes([byte])), b"(?i:%02x)" % byte
     yield sign
     yield rb"\\{1,8}(?:(?:u00|x)%b|u\{%b\}|%03o)" % (code, code, byte)
@@ -202,7 +203,7 @@ _BASES = (16, 16, 8, 16, 10, 16)
 
 
 def _unescape_byte(found: re.Match[bytes]) -> bytes:
-    """The byte that an escape stands for."""
+    """The byte that an escape represents."""
     for digits, base in zip(found.groups()[:6], _BASES, strict=True):
         if digits is not None:
             return bytes([int(digits, base) & 0xFF])
@@ -225,12 +226,12 @@ _WHERE_BROKEN = 4
 _LEAD = 4
 
 
-# What a configured value is called, with the variables that it comes from (`X-Team $TEAM`), and the value.
+# The label of a configured value, with the variables that it comes from (`X-Team $TEAM`), and the value.
 Labelled = tuple[str, str]
 
 
 def _is_key(label: str, text: str) -> bool:
-    """True if that is what keys are called or look like, or if it comes from a variable that few commands need."""
+    """True if the label or the text looks like that of a key, or if it comes from a variable that few commands need."""
     if re.search(SECRET_WORD, label):
         return True
     variables = re.findall(r"\$(\w+)", label)
@@ -246,8 +247,8 @@ def _label_proxy(address: str) -> Labelled:
 class Redactor:
     """The keys of one agent. It learns them from its sources and forgets none, since an old key may still be valid.
 
-    The registry tells it each key before the key is used, and `refresh`, which asks the sources, is called before each
-    command starts: the environment may have changed.
+    The registry passes it each key before the key is used, and `refresh`, which reads the sources, is called before
+    each command starts, because the environment may have changed.
     """
 
     def __init__(self) -> None:
@@ -268,7 +269,7 @@ class Redactor:
     def add_source(
         self, source: Callable[[], Iterable[Labelled]], variables: Callable[[], Iterable[str]] = tuple
     ) -> None:
-        """Learn keys from this from now on; `variables` are those that the keys come from."""
+        """Learn keys from this source from now on; `variables` are those that the keys come from."""
         self._sources.append(source)
         self._named.append(variables)
         self._asked = False
@@ -283,7 +284,7 @@ class Redactor:
         self.add_source(lambda: [_label_proxy(variables.get(name, "")) for name in list(variables) if is_proxy(name)])
 
     def watch_proxy(self, address: str) -> None:
-        """Learn what stands in the address of a proxy."""
+        """Learn the keys in the address of a proxy."""
         self.add_source(lambda: [_label_proxy(address)])
 
     def is_secret(self, variable: str) -> bool:
@@ -291,22 +292,21 @@ class Redactor:
         return is_secret(variable, self.variables())
 
     def variables(self) -> set[str]:
-        """The variables that keys come from."""
         return {name for named in self._named for name in named()}
 
     def refresh(self) -> None:
-        """Ask every source for its keys again, and learn those that are new."""
+        """Read all sources again, and learn new keys."""
         self._asked = True
         for source in self._sources:
             self.learn(source())
 
     def learn(self, values: Iterable[Labelled]) -> None:
-        """Learn the keys in these values, too; those that are too common to be masked are passed over."""
+        """Learn the keys in these values; those that are too common to be masked are skipped."""
         found = {
             key: None
             for label, text in values
             if text not in self._values and ("://" in text or _is_key(label, text))
-            # What is called just that is one, even if it looks like an address.
+            # A value labelled as a key is one, even if it looks like an address.
             for key in ((text, *keys_in(text)) if label.startswith(KEY) else keys_in(text))
         }
         new = [key for key in found if key not in self._values and is_distinct(key)]
@@ -338,7 +338,7 @@ class Redactor:
         return RedactedStream(self).feed
 
     def mask_result(self, message: ToolResultMessage) -> ToolResultMessage:
-        """What a tool returned, as model, host and file get it."""
+        """The result of a tool with masked keys, for model, host and file."""
         blocks = [self._mask_block(block) for block in message.content]
         if blocks != message.content:
             message = replace(message, content=blocks)
@@ -352,11 +352,11 @@ class Redactor:
     def _mask_block(self, block: TextContent | ImageContent) -> TextContent | ImageContent:
         if isinstance(block, TextContent):
             return replace(block, text=self.mask_text(block.text))
-        # With a part of its data masked it would be an image no longer.
+        # An image with a part of its data masked would be broken.
         return TextContent(text=IMAGE_WITH_KEY) if self.has_key(block.data) else block
 
     def has_key(self, text: str) -> bool:
-        """True if a key can be read in the text."""
+        """True if the text contains a readable key."""
         return self.mask_text(text) != text
 
     def mask_text(self, text: str) -> str:
@@ -401,11 +401,12 @@ class Redactor:
         return data
 
     def find_growing(self, data: bytes) -> int:
-        """Where the beginning of a form stands at the end of the data that contains a shorter form."""
+        """The position at the end of the data where the beginning of a form contains a shorter form."""
         return self._form_beginnings()[0].find_in(data)
 
     def _form_beginnings(self) -> tuple[_Beginnings, _Beginnings, _Beginnings, _Beginnings]:
-        """Of forms that begin with another, of all, of those that lines may break, and of the keys themselves.
+        """The beginnings of forms that begin with another, of all forms, of those that may be broken into lines, and of
+        the keys themselves.
 
         Made for the first stream.
         """
@@ -422,7 +423,7 @@ class Redactor:
         return self._beginnings
 
     def find_unfinished(self, data: bytes) -> int:
-        """Where the beginning of a form stands at the end of the data, so that what follows may complete it."""
+        """The position at the end of the data where a form begins that later data may complete."""
         _, whole, over_lines, _ = self._form_beginnings()
         first = min(whole.find_in(data), self._unfinished_escapes(data))
         # A form may be broken into lines, even of one character each.
@@ -450,13 +451,14 @@ class Redactor:
         at = self._form_beginnings()[3].find_in(plain)
         if at == len(plain):
             return len(data) - len(tail) + len(body)
-        # Which place of the text that is: rarely needed, so it may take its time.
+        # Finding that position in the text is rarely needed, so it may be slow.
         places = [found.start() for found in re.finditer(_ONE_ESCAPE + b"|(?s:.)", body)]
         return len(data) - len(tail) + places[at]
 
 
 def _group_by_escape(forms: tuple[bytes, ...]) -> tuple[tuple[bytes, tuple[bytes, ...]], ...]:
-    """The forms in groups: with an escape that a text must have for any of them to be in it; last those without one."""
+    """The forms in groups, each with an escape that a text must contain for any of them to occur; last those without
+    one."""
     groups: dict[bytes, list[bytes]] = {}
     for form in forms:
         places = [place for place in map(form.find, _ESCAPE_SIGNS) if place >= 0]
@@ -478,7 +480,7 @@ class _Beginnings:
         self._search = re.compile(b"(?=(" + leads + b"))").finditer if leads else None
 
     def find_in(self, data: bytes) -> int:
-        """The first place from which all that is left of the data begins a form; the end of the data if none does."""
+        """The first position from which the rest of the data begins a form; the end of the data if there is none."""
         if self._search is None:
             return len(data)
         tail = data[-self._longest + 1 :]
@@ -494,20 +496,20 @@ class _Beginnings:
 
 
 def _remove_line_breaks(data: bytes) -> bytes:
-    """Without line breaks, also those that JSON escapes."""
+    """The data without line breaks, including those escaped in JSON."""
     joined = data.translate(None, _LINE_BREAKS)
     return joined.replace(b"\\n", b"").replace(b"\\r", b"") if b"\\" in joined else joined
 
 
 class RedactedStream:
-    """Masks a stream of bytes that comes in pieces: the beginning of a key waits for what follows it."""
+    """Masks a stream of bytes that comes in pieces: the beginning of a key waits for the following bytes."""
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
         self._held = b""
 
     def feed(self, data: bytes, final: bool = False) -> bytes:
-        """Returns what can be shown by now; what may be the beginning of a key waits for the next piece."""
+        """The bytes that can be shown by now; a possible beginning of a key waits for the next piece."""
         data = self._held + data
         if final:
             self._held = b""
@@ -522,7 +524,7 @@ class RedactedStream:
 class RedactedText:
     """A text stream in front of another, such as stderr, that never shows a key.
 
-    What cannot be written, on a full disk for example, is lost: no work may fail because its diagnostics did.
+    Text that cannot be written, such as on a full disk, is lost: no work may fail because its diagnostics did.
     """
 
     def __init__(self, stream: TextIO, redactor: Redactor) -> None:
@@ -530,7 +532,7 @@ class RedactedText:
         self._redactor = redactor
 
     def write(self, text: str) -> int:
-        """Write it masked; the length of the text, as streams answer."""
+        """Write the text masked; returns its length, as streams do."""
         with suppress(OSError):
             self._stream.write(self._redactor.mask_text(text))
         return len(text)

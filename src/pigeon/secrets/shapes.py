@@ -1,10 +1,10 @@
-"""Secrets that are recognized by what they look like: keys with the beginnings that their issuers give them, signed
-tokens, private keys, passwords in addresses; and variables, also by their names.
+"""Secrets that are recognized by their shape: keys with the prefixes of their issuers, signed tokens, private keys,
+passwords in addresses; and variables, also by name.
 
-`Redactor` masks the keys that Pigeon holds itself; a session may show others, of services that it knows nothing about,
-and a page is made to be given to people. Shapes are masked in pages only, and only those that hardly any other text
-has: what is masked by mistake is lost to the reader. Variables that look like secrets are kept from commands behind the
-sandbox. A text is searched for the beginnings first, because that is fast.
+`Redactor` masks the keys that Pigeon holds itself; a session may show others, of services that it does not know, and a
+page is made to be shared. Shapes are masked in pages only, and only those that hardly any other text has, because text
+masked by mistake is lost to the reader. Variables that look like secrets are hidden from commands behind the sandbox. A
+text is searched for the beginnings first, because that is fast.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pigeon.secrets.redactor import MASK, is_distinct
 
 _MASKED = MASK.encode()
 _WORD = rb"[A-Za-z0-9_-]"
-# What each shape begins with, and what follows. Of a secret its beginning stays, so that readers see what it was.
+# The beginning of each shape, and what follows. The beginning of a secret is kept, so that readers see its kind.
 _SHAPES = tuple(
     (beginning, re.compile(b"(" + re.escape(beginning) + b")" + rest))
     for beginning, rest in (
@@ -52,10 +52,10 @@ _SHAPES = tuple(
         (b"eyJ", rb"[A-Za-z0-9_-]{10,4000}\.eyJ[A-Za-z0-9_-]{10,8000}\.[A-Za-z0-9_-]{20,2000}"),
     )
 )
-# What stands before a shape that is a part of something longer, such as the data of a picture.
+# The character before a shape that is a part of something longer, such as the data of a picture.
 _INSIDE = re.compile(rb"[A-Za-z0-9]\Z")
 _INSIDE_BASE64 = re.compile(rb"[A-Za-z0-9+/]\Z")
-# In JSON the end of a line may stand directly before, and in the output of commands the change of a colour.
+# In JSON the end of a line may come directly before, and in the output of commands a change of colour.
 _SEQUENCE = re.compile(rb"(?:\\[nrt]|\[[0-9;]{0,20}[mK])\Z")
 _PRIVATE_KEY = re.compile(rb"(-----BEGIN [A-Z ]{0,30}PRIVATE KEY(?: BLOCK)?-----)[^\"<>]{40,20000}?(-----END )")
 _PASSWORD = re.compile(rb"(://[A-Za-z0-9._~%-]{1,100}:)([^\s/@:\"'<>\\&$*{}]{6,200})(@[A-Za-z0-9.\[-])")
@@ -73,7 +73,7 @@ _SECRET_ENDS = ("_KEY", "_KEYS", "_DSN", "TOKEN", "PASSWORD", "SECRET", "_PW", "
 
 @lru_cache(maxsize=4096)
 def is_secret_variable(name: str, value: str) -> bool:
-    """Whether a variable most likely holds a secret, by its name or by what is in it; a proxy is needed in any case."""
+    """Whether a variable probably holds a secret, by its name or value; a proxy never counts."""
     upper = name.upper()
     if upper.endswith("_PROXY") or not value:
         return False

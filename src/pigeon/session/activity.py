@@ -1,9 +1,9 @@
-"""The state machine of a session: what is going on now, in one place that `get_state`, `abort` and prompts read.
+"""The state machine of a session: the current activity, in one place that `get_state`, `abort` and prompts read.
 
 idle -> running -> idle          a run, from acceptance of a prompt to settlement
         running <-> retrying     waiting before another attempt
         running <-> compacting   automatic compaction inside a run
-idle -> compacting -> idle       compaction that was asked for
+idle -> compacting -> idle       requested compaction
 any  -> closing                  the process ends
 """
 
@@ -24,26 +24,22 @@ COMPACTING_TEXT = "Cannot submit a prompt while compaction is in progress. Wait 
 
 
 class CompactionClaim:
-    """A compaction (or a navigation) that comes next, as soon as what is going on has ended."""
+    """A compaction (or a navigation) that comes next, as soon as the current work has ended."""
 
     def __init__(self) -> None:
         self._cancelled = False
 
     @property
     def is_cancelled(self) -> bool:
-        """True if it was stopped before it could begin."""
         return self._cancelled
 
     def cancel(self) -> None:
-        """Give the claim up before its compaction begins."""
         self._cancelled = True
 
 
 class Activity:
-    """The state machine that `get_state`, `agent_settled` and `abort` read."""
-
     def __init__(self, life_id: str | None = None) -> None:
-        """`life_id` is what the ids of its runs begin with."""
+        """`life_id` is the prefix of the ids of its runs."""
         self._state: ActivityState = "idle"
         self._owner: ActivityOwner | None = None
         self._scope: Scope | None = None
@@ -61,7 +57,6 @@ class Activity:
 
     @property
     def is_running(self) -> bool:
-        """True from the acceptance of a prompt until just before it has settled."""
         return self._owner == "run"
 
     @property
@@ -71,16 +66,15 @@ class Activity:
 
     @property
     def scope(self) -> Scope | None:
-        """What `abort` cancels; none while nothing is going on."""
+        """What `abort` cancels; None while the session is idle."""
         return self._scope
 
     @property
     def is_compacting(self) -> bool:
-        """True while a summary is being made."""
         return self._state == "compacting"
 
     def begin_run(self) -> Scope:
-        """Reserve the run, at once; raises `SessionBusy` or says what else is in the way."""
+        """Reserve the run at once; raises `SessionBusy`, or another `Refusal` with the obstacle."""
         if self._owner == "compaction" or self._claim is not None:
             raise Refusal(COMPACTING_TEXT)
         if self._owner is not None:
@@ -90,7 +84,8 @@ class Activity:
         return scope
 
     def claim_compaction(self) -> CompactionClaim:
-        """Stop what is going on and be next: from here on no prompt is accepted. `begin_compaction` takes it up."""
+        """Stop the current work and come next: from here on no prompt is accepted. `begin_compaction` takes up the
+        claim."""
         if self._claim is not None or self._owner == "compaction":
             raise Refusal("A compaction is already in progress")
         self.cancel()
@@ -117,7 +112,7 @@ class Activity:
 
     @contextmanager
     def pausing_run(self, state: Literal["retrying", "compacting"]) -> Iterator[None]:
-        """Be in another state for as long as the run does not go on."""
+        """Switch to another state while the run pauses."""
         self._set_state(state)
         try:
             yield
@@ -129,7 +124,7 @@ class Activity:
             self._state = state
 
     def defer_to_run_end(self, action: Callable[[], object]) -> None:
-        """Do this at once, or right before the active run ends: an entry must not come between a tool call and its
+        """Run the action now, or right before the active run ends: an entry must not come between a tool call and its
         result."""
         if self.is_running:
             self._after_run.append(action)
@@ -137,7 +132,7 @@ class Activity:
             action()
 
     def end(self) -> None:
-        """What was begun is over; what was kept for the end of the run is done first."""
+        """End the current work, after the actions that were deferred to its end."""
         try:
             while self._after_run:
                 self._after_run.pop(0)()
@@ -151,19 +146,19 @@ class Activity:
             self._idle.set()
 
     def cancel(self) -> None:
-        """Stop what is going on, and what is next; it ends by itself soon after."""
+        """Stop the current work and a claimed compaction; both end soon after."""
         if self._claim is not None:
             self._claim.cancel()
         if self._scope is not None:
             self._scope.cancel()
 
     def wait_for_end(self) -> Awaitable[None] | None:
-        """The end of what is going on now, and of nothing that begins later; none while nothing is."""
+        """Waits for the end of the current work, but of nothing that begins later; None if idle."""
         return None if self._owner is None or self._ended is None else asyncio.shield(self._ended)
 
     @property
     def is_busy(self) -> bool:
-        """True while something is going on, or is next."""
+        """True while there is current work or a claim."""
         return self._owner is not None or self._claim is not None
 
     def close(self) -> None:
@@ -172,5 +167,4 @@ class Activity:
         self.cancel()
 
     async def wait_until_idle(self) -> None:
-        """Wait until nothing is going on."""
         await self._idle.wait()

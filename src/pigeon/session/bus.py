@@ -15,22 +15,22 @@ Wait = Callable[[], Awaitable[None] | None]
 
 
 class Bus:
-    """The one way from the parts of a session to its listeners."""
+    """Passes events from the parts of a session to its listeners."""
 
     def __init__(self) -> None:
         self._recorders: list[Callable[[Outbound], None]] = []
         self._announcers: list[tuple[type, Callable[[Outbound], bool | None], Wait]] = []
 
     def set_recorder(self, recorder: Callable[[Outbound], None]) -> None:
-        """Call this first, for every event."""
+        """Add a function that is called first, for every event."""
         self._recorders.append(recorder)
 
     def set_announcer(
         self, announcer: Callable[[Outbound], bool | None], wait: Wait = lambda: None, kind: type = object
     ) -> None:
-        """Call this second, for events of one kind or for all.
+        """Add a function that is called after all recorders, for events of one kind or for all.
 
-        It returns true when the listener is behind; `wait` then gives something to await, or None.
+        It returns True when the listener is behind; `wait` then returns an awaitable, or None.
         """
         self._announcers.append((kind, announcer, wait))
 
@@ -46,7 +46,7 @@ class Bus:
                 await waiting
 
     def _announce(self, event: Outbound) -> list[Wait]:
-        """The waits of the listeners that are behind."""
+        """Returns the waits of the listeners that are behind."""
         for recorder in self._recorders:
             recorder(event)
         return [wait for kind, announcer, wait in self._announcers if isinstance(event, kind) and announcer(event)]

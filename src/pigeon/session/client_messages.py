@@ -1,9 +1,9 @@
-"""The messages that hosts have given ids of their own: each is accepted once, however often it is sent.
+"""Messages to which hosts have given ids of their own: each is accepted once, however often it is sent.
 
-A host that has heard no answer (its connection broke, or one of the two programs died) sends its message again under
-the same id. The id, the digest of the command and the answer stand in the user message on record, so a message that is
-in the session is known after a restart, too, and so is one in a queue that was taken up again; any other that only
-waited was lost then, and is accepted anew.
+A host that got no answer (its connection broke, or one of the two programs died) sends its message again under the same
+id. The id, the digest of the command and the answer are stored in the user message, so a message that is in the session
+is known after a restart too, as is one in a restored queue. A message that was only queued in memory is lost with the
+process, and is accepted again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MARK = b'"clientMessageId"'
 
 
 class ClientMessages:
-    """The ids of one conversation after the other, with how their messages were answered."""
+    """The message ids of one conversation at a time, with the answers to them."""
 
     def __init__(self, transcript: Transcript, waiting: Callable[[], list[KeptMessage]]) -> None:
         """`waiting` are the messages in the queue."""
@@ -39,9 +39,9 @@ class ClientMessages:
         self._remembered: dict[str, Acceptance] = {}
 
     def find_acceptance(self, id: str, digest: str) -> Acceptance | None:
-        """How the message with this id was answered, none if it is new.
+        """How the message with this id was answered, or None if it is new.
 
-        Raises `Refusal` with the code `conflict` if another command had this id.
+        Raises `Refusal` with the code `conflict` if another command used this id.
         """
         if not 0 < len(id) <= LONGEST_ID:
             raise Refusal(f"clientMessageId must have 1 to {LONGEST_ID} characters")
@@ -55,7 +55,7 @@ class ClientMessages:
         return found
 
     def remember(self, id: str, acceptance: Acceptance) -> None:
-        """A message was accepted; it may come on record later, or never."""
+        """Remember an accepted message, which may be recorded later or never."""
         self._remembered[id] = acceptance
         if len(self._remembered) > MOST_REMEMBERED:
             del self._remembered[next(iter(self._remembered))]
@@ -67,7 +67,7 @@ class ClientMessages:
         return None
 
     def _read_new_entries(self) -> None:
-        """Look through the entries that came on record since the last time; only those with the mark are parsed."""
+        """Read the entries recorded since the last call; only those with the mark are parsed."""
         journal = self._transcript.journal
         if journal.session_id != self._session_id or len(journal.lines) < self._read:
             if journal.session_id != self._session_id:
@@ -84,5 +84,5 @@ class ClientMessages:
 
 
 def digest_of(command: Command) -> str:
-    """What tells one command from another: everything in it but the id of the command itself."""
+    """Identifies a command by its content, without its id."""
     return sha256(encode(replace(command, id=ABSENT))).hexdigest()

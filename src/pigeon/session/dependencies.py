@@ -1,6 +1,6 @@
 """Everything a session is built from. `app` makes it; the classes of this package get it, or the parts they need.
 
-The protocols here are what the session needs of packages that it must not import: `resources` expands prompts,
+The protocols here describe what the session needs from packages that it must not import: `resources` expands prompts,
 `permissions` knows the permission rules.
 """
 
@@ -48,70 +48,68 @@ from pigeon.wire.steering import Rule
 
 
 class PromptExpander(Protocol):
-    """Turns `/name arguments` into the text it stands for."""
+    """Turns `/name arguments` into the text that it stands for."""
 
     def expand(self, text: str) -> str:
-        """The text that goes to the model; unknown names, and what does not begin with a slash, stay as they are."""
+        """The text for the model; unknown names, and text without a leading slash, are returned unchanged."""
         ...
 
     def commands(self) -> list[SlashCommand]: ...
 
 
 class PermissionControl(Protocol):
-    """What the host may see and do of permission rules."""
+    """The view of a host on permission rules."""
 
     def set_host_rules(self, rules: Json) -> None:
-        """Replace the rules of the host; raises `Refusal`."""
+        """Raises `Refusal`."""
         ...
 
     def set_host_mode(self, mode: ApprovalMode) -> None:
-        """Which calls the host wants asked about where no rule says so."""
+        """Set which calls the host is asked about if no rule decides."""
         ...
 
     def session_allowances(self) -> list[SessionAllowance]:
-        """What was allowed for the session that is open."""
+        """The allowances of the open session."""
         ...
 
     def restore_allowances(self, calls: Sequence[SessionAllowance]) -> None:
-        """An earlier process was allowed this in the session that is open: so is this one, unless rules deny it."""
+        """Restore what an earlier process was allowed in this session, unless rules now deny it."""
         ...
 
     def current_permissions(self) -> Permissions: ...
 
 
 class FolderTrust(Protocol):
-    """Whether the files of the project that the conversation is in may be used."""
+    """Whether the files of the conversation's project may be used."""
 
     async def resolve_trust(self, cwd: str) -> None:
         """Decide about a folder before the conversation moves there."""
         ...
 
     def switch_folder(self, cwd: str) -> None:
-        """The conversation moves to this folder: use its files as far as they are trusted."""
+        """Move to this folder, using its files as far as they are trusted."""
         ...
 
-    def state(self) -> TrustState:
-        """The decision, and what waits for one."""
-        ...
+    def state(self) -> TrustState: ...
 
     def set_decision(self, trusted: bool, keep: bool) -> TrustChange:
-        """Apply the decision of the host about the folder."""
+        """Apply the host's decision about the folder."""
         ...
 
     def announce_waiting(self) -> None:
-        """Announce once more what waits for a decision, after what is being answered."""
+        """Announce again what waits for a decision, after the current command is answered."""
         ...
 
 
 class ToolServers(Protocol):
-    """Programs and services that offer tools, prompts and things to read; `mcp` implements it."""
+    """Programs and services that offer tools, prompts and resources; `mcp` implements it."""
 
     def skip_start_pause(self) -> None:
-        """Connect servers as soon as there are some, for a host that shows how they come up."""
+        """Connect servers as soon as there are some, for a host that shows their progress."""
         ...
 
     def start_connecting(self) -> None:
-        """The first answer is out: connect what is configured, in the background."""
+        """Connect the configured servers in the background; called once the first answer is out."""
         ...
 
     async def close(self) -> None: ...
@@ -123,7 +121,7 @@ class ToolServers(Protocol):
         ...
 
     def reconnect_server(self, name: str) -> McpServerState:
-        """Connect one again, now; raises `Refusal`."""
+        """Reconnect a server now; raises `Refusal`."""
         ...
 
     def resources(self) -> list[McpResource]:
@@ -131,20 +129,20 @@ class ToolServers(Protocol):
         ...
 
     def commands(self) -> list[SlashCommand]:
-        """Their prompts, as slash commands."""
+        """The prompts of the servers, as slash commands."""
         ...
 
     async def complete_message(self, text: str) -> McpCompletions:
-        """What could stand at the end of a message, as far as servers know."""
+        """Completions for the end of a message, as far as servers know any."""
         ...
 
     def content_of(self, text: str) -> Awaitable[ServerContent] | ServerContent:
-        """What a message asks of them: at once if that is nothing; raises `Refusal` for what is not to be had."""
+        """What a message requests from servers, at once if that is nothing; raises `Refusal` if it cannot be had."""
         ...
 
 
 class ServerContent(Struct, frozen=True):
-    """What stands in place of the text of a message, if its command is a prompt of a server, and what is added."""
+    """The text that replaces a message whose command is a server's prompt, and the content to add."""
 
     text: str | None = None
     blocks: tuple[UserBlock, ...] = ()
@@ -154,36 +152,32 @@ class SessionPages(Protocol):
     """The conversation as HTML. Lines are raw, because the work is done in threads."""
 
     def write_page(self, asked: str, file: str, every: list[bytes], branch: list[bytes]) -> str:
-        """Write the page of a session and return its path as it was asked for."""
+        """Write the page of a session and return its path as requested."""
         ...
 
     def render_pieces(
         self, start: int, window: list[bytes], labels: list[bytes], previous: bytes | None, running: bool, source: bool
     ) -> tuple[list[HtmlPiece], int]:
-        """Entries in a row as HTML, and how many of them will not change any more; with `source` also as written."""
+        """Consecutive entries as HTML, and how many of them will not change any more; with `source` also as written."""
         ...
 
-    def render_html(self, asked: RenderHtml) -> str:
-        """Returns one text of the host as HTML."""
-        ...
+    def render_html(self, asked: RenderHtml) -> str: ...
 
     def find_text(self, branch: list[bytes], text: str, most: int) -> tuple[list[FoundText], bool]:
-        """Where a text stands, newest first, and whether there are more such places."""
+        """The places of a text, newest first, and whether there are more."""
         ...
 
     def list_branches(self, every: list[bytes], branch: list[str]) -> list[BranchInfo]: ...
 
     def list_changes(self, branch: list[bytes], cwd: str, path: str | None, as_html: bool) -> list[ChangedFile]:
-        """What tools have changed in files, by their names; the file at `path` alone with its diffs."""
+        """The changes of tools to files, by name; with diffs only for the file at `path`."""
         ...
 
 
 class SessionFiles(Protocol):
     """The files of the working directory, for completing their names."""
 
-    def find_files(self, wanted: str, most: int) -> list[str]:
-        """Paths that have the letters in this order, the best match first; may take a moment."""
-        ...
+    def find_files(self, wanted: str, most: int) -> list[str]: ...
 
 
 class Dependencies(Struct, frozen=True, kw_only=True):
@@ -197,7 +191,7 @@ class Dependencies(Struct, frozen=True, kw_only=True):
     transcript: Transcript
     dialogs: Dialogs
     workplace: Workplace
-    move_to: Callable[[str], Workplace]  # the working directory changes: tools for another folder
+    move_to: Callable[[str], Workplace]  # the working directory changes: returns tools for the new folder
     provider: ModelProvider
     output_formats: OutputFormats
     preparation: Preparation
@@ -219,7 +213,7 @@ class Dependencies(Struct, frozen=True, kw_only=True):
     pages: SessionPages
     files: SessionFiles
     tool_servers: ToolServers
-    sandbox: Callable[[], SandboxState | Absent]  # what commands run in; nothing where no sandbox was asked for
+    sandbox: Callable[[], SandboxState | Absent]  # the sandbox of commands; absent if none was requested
     now: Callable[[], int]
     ids: Ids = RANDOM_IDS
     report: Callable[[str], None]

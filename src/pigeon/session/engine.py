@@ -1,7 +1,7 @@
 """The engine of a session: runs from an accepted prompt to `agent_settled`, with everything that may follow a run.
 
 A run is the loop of `agent/run.py`, which asks `session/run_owner.py`; the engine starts it, repeats it after failures,
-makes room for it, lets queued messages follow, and reports its end. What else has a say in a run is a policy
+makes room for it, lets queued messages follow, and reports its end. Anything else that influences a run is a policy
 (`session/policies/`).
 """
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class Engine:
-    """Starts runs and sees them through."""
+    """Starts runs and follows them to their end."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Engine:
         self._was_denied = False
         self._syncing: asyncio.Future[None] | None = None
 
-    # What commands ask for.
+    # Called by commands
 
     def start(
         self,
@@ -76,7 +76,7 @@ class Engine:
         """Begin a run in the background; it was reserved with this scope. The system prompt, the further policies and
         the limits are for this run only.
 
-        Raises `SessionInUse` where another process writes the session; then nothing was begun.
+        Raises `SessionInUse` if another process writes the session; then nothing was started.
         """
         try:
             if self._dependencies.transcript.journal.claim_and_reload_file(begins=True):
@@ -97,29 +97,28 @@ class Engine:
             loop.call_soon(callback)
 
     def abort(self) -> Awaitable[None] | None:
-        """Stop what is going on, at once; awaiting the result waits for its end. Queues stay as they are."""
+        """Stop the current work at once; awaiting the result waits for its end. Queues are kept."""
         self._aborts += 1
         self.activity.cancel()
         return self.activity.wait_for_end()
 
     @property
     def abort_count(self) -> int:
-        """How often `abort` was called; a command that waits can tell whether it was called in the meantime."""
+        """How often `abort` was called, so that a waiting command can detect a call in the meantime."""
         return self._aborts
 
     async def abort_and_settle(self) -> None:
-        """Stop everything, and what was to come next, and wait for the end."""
+        """Stop the current work and what was to come next, and wait for the end."""
         while self.activity.is_busy or self._settlement.has_runs:
             self.activity.cancel()
             await (self.activity.wait_for_end() or self._settlement.wait())
 
     async def wait_until_reported(self) -> None:
-        """Wait until the host was told how every prompt of the runs so far has ended."""
+        """Wait until the host was sent the end of every prompt so far."""
         await self._settlement.wait()
 
     @property
     def is_settled(self) -> bool:
-        """True if no run was started that the host has not heard the end of."""
         return self._settlement.is_complete
 
     @property
@@ -128,9 +127,9 @@ class Engine:
         return self._owner.calls
 
     def enter_branch(self, *, restore: bool = False) -> None:
-        """Another branch or another conversation is in use: take its plan and what it was given of the rules.
+        """Switch to another branch or conversation: load its plan and its rules that were given already.
 
-        With `restore` it begins or goes on here, and its tools are taken, too.
+        With `restore` it begins or resumes here, and its tools are restored too.
         """
         branch = self._dependencies.transcript.journal.branch
         self._dependencies.toolset.enter_branch(branch, restore=restore)
@@ -138,7 +137,7 @@ class Engine:
         self.policies.enter_branch(branch)
 
     def set_limits(self, limits: Limits) -> None:
-        """Replace the limits of the conversation, also while a run goes on."""
+        """Replace the limits of the conversation, even during a run."""
         self.limits.set(limits, self.activity.scope if self.activity.is_running else None)
 
     def set_keep_unreadable_images(self, keep: bool) -> None:
@@ -151,7 +150,7 @@ class Engine:
         self._system_prompt.text()
         self.policies.warm_up()
 
-    # A run, and what follows it by itself.
+    # A run, and what follows it
 
     async def _run_and_settle(self, opening: Sequence[Spoken], scope: Scope) -> None:
         result: RunResult | None = None
@@ -167,7 +166,7 @@ class Engine:
                 await self._settlement.announce_end(result, end, scope.cancelled, self._was_denied, prompts, run_id)
 
     async def _run_until_done(self, opening: Sequence[Spoken], scope: Scope) -> RunResult:
-        """The run, and further ones for what is queued and for what extensions want done, until nothing is left."""
+        """The run, and further ones for queued messages and continuations of extensions, until nothing is left."""
         self._has_recovered = self._was_denied = False
         await self._compact_if_full(scope)
         result = await self._run_with_retries(scope, opening)
@@ -184,7 +183,7 @@ class Engine:
         return result
 
     async def _run_with_retries(self, scope: Scope, opening: Sequence[Spoken], resumes: bool = False) -> RunResult:
-        """One run, repeated as often as its failures want and allow; afterwards there is room for the next one."""
+        """One run, retried as far as its failures allow; afterwards there is room for the next one."""
         result = await self._run_once(scope, opening, resumes)
         while result.has_failed and not scope.cancelled and await self._try_prepare_rerun(result, scope):
             result = await self._run_once(scope, (), resumes=False)
@@ -209,7 +208,7 @@ class Engine:
         return result
 
     async def _try_prepare_rerun(self, result: RunResult, scope: Scope) -> bool:
-        """Pauses before a retry, or makes room for a request that was too long; returns whether to run again."""
+        """Pause before a retry, or make room after an overflow; returns whether to run again."""
         if result.failure is None:
             return False
         if result.will_retry:
@@ -235,18 +234,17 @@ class Engine:
         return recovered
 
     async def _compact_if_full(self, scope: Scope) -> None:
-        """Compact if the context is nearly full."""
         if not scope.cancelled and self.compaction.is_due():
             with self.activity.pausing_run("compacting"):
                 await self.compaction.compact_when_full(scope)
 
     async def _collect_continuations(self, result: RunResult, scope: Scope) -> list[CustomMessage]:
-        """What extensions want done before the agent settles."""
+        """The messages with which extensions continue before the agent settles."""
         stopped = result.answer.stop_reason
         asked = self._dependencies.hooks.collect_continuations(stopped if stopped in ("error", "aborted") else "stop")
         return await wait_for_run_result(asked, scope, [])
 
     def _sync_journal(self) -> None:
-        """Have the disk confirm the session file, in a thread; without one the next run does."""
+        """Sync the session file in a thread; without an event loop the next run does it."""
         with suppress(RuntimeError):
             self._syncing = asyncio.get_running_loop().run_in_executor(None, self._dependencies.transcript.journal.sync)

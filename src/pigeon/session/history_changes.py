@@ -1,5 +1,5 @@
-"""Changes of the history that a command asks for: `compact` and `navigate_tree`. Both claim their turn at once, which
-stops what is going on, and begin when that has ended."""
+"""History changes of commands: `compact` and `navigate_tree`. Both claim their turn at once, which stops the current
+work, and begin when that has ended."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pigeon.wire.errors import ENTRY_MISSING, Aborted, Refusal
 
 
 class HistoryChanges:
-    """Compacts and navigates; `enter_branch` is called when another branch is in use."""
+    """Compacts and navigates; `enter_branch` is called when the branch has changed."""
 
     def __init__(
         self,
@@ -33,12 +33,12 @@ class HistoryChanges:
         self._enter_branch = enter_branch
 
     def compact(self, instructions: str | Absent = ABSENT) -> Awaitable[Compacted]:
-        """Summarize the history now; what is going on is stopped before this returns."""
+        """Summarize the history; the current work is stopped before this returns."""
         self._transcript.journal.claim_and_reload_file()
         return self._compact(self._activity.claim_compaction(), instructions)
 
     def navigate(self, entry_id: str, options: NavigationOptions) -> Awaitable[Navigated]:
-        """Go to another place in the tree; what is going on is stopped before this returns."""
+        """Go to another place in the tree; the current work is stopped before this returns."""
         if self._transcript.journal.find_line(entry_id) is None:
             raise Refusal(f"{ENTRY_MISSING}{entry_id}")
         self._transcript.journal.claim_and_reload_file()

@@ -1,10 +1,10 @@
 """What extensions may do to a session: `Hooks` is the one interface, each method asked at one moment.
 
-`extensions/adapters/hooks` implements it for loaded extensions, `NoHooks` for none; nothing in the session asks which
-of the two it has. A method that may take long (a person may be asked) gives a `HookResult`: the answer itself, or an
-awaitable of it. So one piece of code serves both, and without extensions nothing gives way to the event loop.
+`extensions/adapters/hooks` implements it for loaded extensions, `NoHooks` for none; the session does not distinguish
+them. A method that may take long (a person may be asked) returns a `HookResult`: the answer itself, or an awaitable of
+it. So the same code serves both, and without extensions nothing yields to the event loop.
 
-A failing extension is reported by the implementation, which then gives the answer that changes nothing; the one
+A failing extension is reported by the implementation, which then returns the answer that changes nothing; the one
 exception is `intercept_user_bash`.
 """
 
@@ -34,14 +34,14 @@ HookResult: TypeAlias = Awaitable[T] | T
 
 
 async def wait_for_result(asked: HookResult[T], scope: Scope | None = None) -> T:
-    """The answer of a hook; raises `Aborted` if it has to be waited for and the scope is cancelled meanwhile."""
+    """The answer of a hook; raises `Aborted` if the scope is cancelled while waiting for it."""
     if not isinstance(asked, Awaitable):
         return asked
     return await (asked if scope is None else scope.wait(asked))
 
 
 async def wait_for_run_result(asked: HookResult[T], scope: Scope, otherwise: T) -> T:
-    """The answer of a hook that a run waits for, or something else as soon as the run is stopped."""
+    """The answer of a hook that a run waits for, or `otherwise` as soon as the run is stopped."""
     try:
         return await wait_for_result(asked, scope)
     except Aborted:
@@ -58,7 +58,8 @@ class PromptInput(Struct, frozen=True):
 
 
 class PromptAdditions(Struct, frozen=True):
-    """What a run begins with besides the prompt; the system prompt is for this run only, none leaves it alone."""
+    """What a run begins with besides the prompt; the system prompt is for this run only, and None keeps the
+    usual one."""
 
     messages: list[CustomMessage]
     system_prompt: str | None = None
@@ -78,7 +79,7 @@ class CompactionPreparation(Struct, frozen=True):
 
 
 class ExtensionSummary(Struct, frozen=True):
-    """A summary that is used instead of asking a model."""
+    """A summary that is used instead of one by a model."""
 
     summary: str
     first_kept_entry_id: str | None = None
@@ -94,10 +95,10 @@ class ResourcePaths(Struct, frozen=True):
 
 
 class Hooks(Protocol):
-    """Everything that extensions may do to a session; `Gate` is what they do to tools, `ProviderHooks` to requests."""
+    """Everything that extensions may do to a session; `Gate` is for tools, `ProviderHooks` for requests."""
 
     def commands(self) -> list[SlashCommand]:
-        """Slash commands that `run_command` handles, for `get_commands`; they come first there."""
+        """The slash commands that `run_command` handles, for `get_commands`, which lists them first."""
         ...
 
     def has_command(self, text: str) -> bool:
@@ -105,17 +106,17 @@ class Hooks(Protocol):
         ...
 
     async def try_run_command(self, text: str) -> bool:
-        """Runs the command that a prompt beginning with a slash names; returns False if there is none."""
+        """Run the command that a prompt with a leading slash names; returns False if there is none."""
         ...
 
     def transform_input(self, said: PromptInput) -> HookResult[PromptInput | None]:
-        """What to go on with; none when it was handled and nothing more shall happen."""
+        """The input to continue with, or None if an extension has handled it."""
         ...
 
     def collect_prompt_additions(
         self, prompt: UserMessage, system_prompt: Callable[[], str]
     ) -> HookResult[PromptAdditions]:
-        """Returns what extensions add to a prompt; called once per prompt, after expansion, before the run begins."""
+        """What extensions add to a prompt; called once per prompt, after expansion, before the run begins."""
         ...
 
     def transform_context(self, messages: list[Message]) -> HookResult[list[Message]]:
@@ -123,11 +124,11 @@ class Hooks(Protocol):
         ...
 
     def transform_message(self, message: Message) -> HookResult[Message]:
-        """The message to put on record and announce; always of the same role."""
+        """The message to record and announce; its role never changes."""
         ...
 
     def intercept_user_bash(self, command: str, excluded: bool, cwd: str) -> HookResult[BashResult | None]:
-        """A result to use instead of running the command; raises a `Refusal` that says who blocked it."""
+        """A result to use instead of running the command; raises `Refusal` that names who blocked it."""
         ...
 
     def decide_compaction(self, prepared: CompactionPreparation) -> HookResult[ExtensionSummary | bool]:
@@ -135,36 +136,36 @@ class Hooks(Protocol):
         ...
 
     def collect_continuations(self, outcome: RunOutcome) -> HookResult[list[CustomMessage]]:
-        """Returns messages that start one more run before the agent settles; usually none."""
+        """Messages that start one more run before the agent settles; usually none."""
         ...
 
     def should_refuse_switch(self, reason: Literal["new", "resume"], target: str | None) -> HookResult[bool]:
-        """Returns True if an extension refuses a new or another conversation."""
+        """True if an extension refuses to switch to a new or another conversation."""
         ...
 
     def should_refuse_fork(self, entry_id: str, position: Literal["before", "at"]) -> HookResult[bool]:
-        """Returns True if an extension refuses a fork or a copy."""
+        """True if an extension refuses a fork or a copy."""
         ...
 
     def on_session_started(self, reason: StartReason, previous: str | None = None) -> HookResult[None]:
-        """A conversation is open, and there is a host to talk to; `previous` is the file of the one before."""
+        """Called when a conversation is open and there is a host; `previous` is the file of the one before."""
         ...
 
     def on_session_ending(self, reason: EndReason, target: str | None = None) -> HookResult[None]:
-        """A conversation is about to be left; `target` is the file of the next one."""
+        """Called before a conversation is left; `target` is the file of the next one."""
         ...
 
     def on_model_selected(self, model: Model, previous: Model | None, source: ModelSelectSource) -> None:
-        """Called when another model is in force."""
+        """Called when the model has changed."""
         ...
 
     def find_resources(self, cwd: str) -> HookResult[ResourcePaths]:
-        """Further skills and prompt templates; asked at the start."""
+        """Further skills and prompt templates; called at the start."""
         ...
 
 
 class NoHooks:
-    """No extensions: every answer is there at once and changes nothing."""
+    """No extensions: every answer is available at once and changes nothing."""
 
     def commands(self) -> list[SlashCommand]:
         return []
@@ -188,7 +189,7 @@ class NoHooks:
         return message
 
     def intercept_user_bash(self, command: str, excluded: bool, cwd: str) -> None:
-        """Returns None, so that the command runs as it is."""
+        """Returns None, so that the command runs unchanged."""
 
     def decide_compaction(self, prepared: CompactionPreparation) -> bool:
         """Returns True: the compaction goes on."""

@@ -1,4 +1,4 @@
-"""The model in use and its thinking level: chosen by commands, restored from a session, put on record."""
+"""The model in use and its thinking level: chosen by commands, restored from a session, recorded."""
 
 from __future__ import annotations
 
@@ -19,26 +19,20 @@ from pigeon.wire.model import LEVELS, Model, ThinkingLevel, clamp_level, levels_
 
 
 class ModelSource(Protocol):
-    """The models that a host can choose."""
+    def list_available(self) -> list[Model]: ...
 
-    def list_available(self) -> list[Model]:
-        """Models with configured credentials."""
-        ...
-
-    def find(self, provider: str, model_id: str) -> Model | None:
-        """One of the available models."""
-        ...
+    def find(self, provider: str, model_id: str) -> Model | None: ...
 
 
 class ScopedModel(Struct, frozen=True):
-    """A model that cycling goes through, with a thinking level of its own if it has one."""
+    """A model that cycling includes, with its own thinking level if it has one."""
 
     model: Model
     level: ThinkingLevel | None = None
 
 
 class ModelOptions(Struct, frozen=True, kw_only=True):
-    """What there is to choose from, and what to begin with; `explicit` if the model was named at the start, and
+    """The models to choose from and the initial choice; `explicit` if the model was named at the start,
     `explicit_level` if the level was."""
 
     source: ModelSource
@@ -50,7 +44,8 @@ class ModelOptions(Struct, frozen=True, kw_only=True):
 
 
 class ModelChoice:
-    """The current model and level. The level that was asked for last is remembered while a model cannot do it."""
+    """The current model and level. The level that was requested last is remembered while a model does not
+    support it."""
 
     def __init__(
         self, options: ModelOptions, transcript: Transcript, hooks: Hooks, post: Callable[[Outbound], None]
@@ -67,13 +62,13 @@ class ModelChoice:
         self.level: ThinkingLevel = clamp_level(options.thinking, options.model)
 
     def enter_session(self) -> None:
-        """Put the choice on record at the beginning of a conversation."""
+        """Record the choice at the beginning of a conversation."""
         if self.model is not None:
             self._record_model(self.model)
         self._transcript.journal.append(ThinkingLevelChange, thinking_level=self.level)
 
     def restore(self, branch: Sequence[EntryLine]) -> None:
-        """Take up the model and the level that a conversation used last, unless one was named at the start."""
+        """Restore the model and level that a conversation used last, unless one was named at the start."""
         reference, level = find_last_choice(branch)
         if not self._explicit and reference is not None:
             previous = self.model
@@ -92,7 +87,7 @@ class ModelChoice:
         return self._source.list_available()
 
     def select_model(self, provider: str, model_id: str) -> Model:
-        """Choose an available model; raises when there is none of that name."""
+        """Raises if no available model has that name."""
         model = self._source.find(provider, model_id)
         if model is None and self.model is not None and (self.model.provider, self.model.id) == (provider, model_id):
             model = self.model
@@ -102,7 +97,7 @@ class ModelChoice:
         return model
 
     def cycle(self) -> CycledModel | None:
-        """Choose the next model, wrapping; none if there is nothing to cycle."""
+        """Choose the next model, wrapping around; returns None if there is nothing to cycle."""
         candidates = self._candidates()
         if len(candidates) <= 1:
             return None
@@ -121,14 +116,14 @@ class ModelChoice:
         return levels_of(self.model)
 
     def set_level(self, level: ThinkingLevel) -> None:
-        """Want this level; what the model cannot do is clamped."""
+        """Request this level, clamped to what the model supports."""
         if clamp_level(level, self.model) != self.level:
             self._transcript.journal.claim_and_reload_file()
         self._wanted = level
         self._apply_level()
 
     def cycle_level(self) -> ThinkingLevel | None:
-        """The next level, wrapping; none for a model without thinking."""
+        """The next level, wrapping around; None for a model without thinking."""
         if self.model is None or not self.model.reasoning:
             return None
         levels = self.levels()
@@ -165,7 +160,7 @@ class ModelChoice:
 
 
 def find_last_choice(branch: Sequence[EntryLine]) -> tuple[tuple[str, str] | None, ThinkingLevel | None]:
-    """The model and the thinking level that a path ends with; none where it has none."""
+    """The model and the thinking level at the end of a path, None for each that it does not have."""
     reference: tuple[str, str] | None = None
     level: str | None = None
     for line in reversed(branch):

@@ -1,4 +1,4 @@
-"""`navigate_tree`: another entry becomes the leaf, with a summary of the abandoned branch if that is wanted."""
+"""`navigate_tree`: another entry becomes the leaf, with a summary of the abandoned branch if requested."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ RESERVE_TOKENS = 16384
 
 
 class NavigationOptions(Struct):
-    """Whether to summarize the branch that is left, with which focus, and a label for the new leaf."""
+    """Whether to summarize the abandoned branch, with which focus, and a label for the new leaf."""
 
     summarize: bool = False
     instructions: str | Absent = ABSENT
@@ -39,7 +39,7 @@ class NavigationOptions(Struct):
 
 
 class Navigation:
-    """Moves the leaf of the journal to another entry, with a summary of what is left."""
+    """Moves the leaf of the journal to another entry, with a summary of what is left behind."""
 
     def __init__(self, transcript: Transcript, models: ModelChoice, summarizer: Summarizer) -> None:
         self._transcript = transcript
@@ -47,7 +47,7 @@ class Navigation:
         self._summarizer = summarizer
 
     async def navigate_to(self, entry_id: str, options: NavigationOptions, scope: Scope) -> Navigated:
-        """Make an entry the leaf; a user message is taken back for editing, so its parent becomes the leaf."""
+        """Make an entry the leaf; a user message is returned for editing, so its parent becomes the leaf."""
         journal = self._transcript.journal
         target = journal.find_line(entry_id)
         if target is None:

@@ -1,8 +1,8 @@
 """Playback: a stored session is played to a host as if it happened now.
 
-`SessionPlayer` publishes the events of a live run, made by the same code from the same records, at the speed that is
-asked for. Nothing is asked of a model, and no tool runs. The conversation grows in memory with the ids and times of the
-session (`PlayedClock`), so that `get_state` and `get_messages` answer as they would have.
+`SessionPlayer` publishes the events of a live run, made by the same code from the same records, at the requested speed.
+No model is called, and no tool runs. The conversation grows in memory with the ids and times of the session
+(`PlayedClock`), so that `get_state` and `get_messages` answer as they would have.
 """
 
 from __future__ import annotations
@@ -78,7 +78,6 @@ _OF_RUNS = ("user", "assistant", "toolResult")
 
 
 def last_branch_of(loaded: LoadedSession) -> list[EntryLine]:
-    """The branch of the last entry."""
     branch: list[EntryLine] = []
     at = loaded.lines[-1] if loaded.lines else None
     while at is not None and len(branch) < len(loaded.lines):
@@ -88,7 +87,7 @@ def last_branch_of(loaded: LoadedSession) -> list[EntryLine]:
 
 
 class PlayedClock(Ids):
-    """The clock and the ids of the entry that is played."""
+    """The clock and the ids of the entry that is being played."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -96,16 +95,14 @@ class PlayedClock(Ids):
         self._next = ""
 
     def move_to(self, line: EntryLine) -> None:
-        """Be at the time and place of this entry."""
+        """Move to the time and place of this entry."""
         self._at = _to_ms(line.timestamp) or self._at
         self._next = line.id
 
     def now(self) -> int:
-        """Returns when the entry that is played was made."""
         return self._at
 
     def entry_id(self, taken: Container[str]) -> str:
-        """Returns the id of the entry that is played."""
         return self._next if self._next and self._next not in taken else super().entry_id(taken)
 
 
@@ -120,7 +117,7 @@ class SessionPlayer:
         self._level = ""
 
     async def play(self, branch: Sequence[EntryLine]) -> None:
-        """All of it, or up to the run that the host aborts."""
+        """Play everything, or up to the run that the host aborts."""
         rest = list(branch)
         while rest:
             size = _count_run_entries(rest)
@@ -131,7 +128,7 @@ class SessionPlayer:
             del rest[:size]
 
     async def _play_run(self, lines: list[EntryLine]) -> bool:
-        """One run; false if it was aborted now, and not then."""
+        """Play one run; returns False if it was aborted now, and not in the recording."""
         activity, post = self._session.activity, self._session.bus.post
         scope = activity.begin_run()
         reason: EndReason = "error"
@@ -164,31 +161,31 @@ class SessionPlayer:
             await publish(ThinkingLevelChanged(level=entry.thinking_level, thinking_level=entry.thinking_level))
 
     def _update_level(self, level: str) -> bool:
-        """Sets the level; returns False for the level that the session begins with."""
+        """Set the level; returns False for the level that the session begins with."""
         before, self._level = self._level, level
         return before not in ("", level)
 
     async def wait_until_entry(self, line: EntryLine, before_ms: int = 0) -> None:
-        """Wait until an entry was made, or so long before; from here on the session's time is that."""
+        """Wait until an entry was made, or until so long before; session time continues from there."""
         at = (_to_ms(line.timestamp) or self._at) - before_ms
         await self._pace.pause(at - self._at if self._at else 0)
         self._at = max(self._at, at)
         self._clock.move_to(line)
 
     async def pass_time(self, ms: float) -> None:
-        """Let time of the session pass."""
+        """Let session time pass."""
         await self._pace.pause(ms)
         self._at += int(ms)
 
     def record_entry(self, line: EntryLine) -> None:
-        """Put an entry on record that no event puts there."""
+        """Record an entry that no event records."""
         entry = line.entry
         if entry is not None:
             kept = [name for name in type(entry).__struct_fields__ if name not in ("id", "parent_id", "timestamp")]
             self._session.journal.append(type(entry), **{name: getattr(entry, name) for name in kept})
 
     async def play_compaction(self, line: EntryLine, entry: CompactionEntry, reason: CompactionReason) -> None:
-        """A compaction, which is told as it was recorded."""
+        """Play a compaction as it was recorded."""
         publish = self._session.bus.publish
         await publish(CompactionStart(reason=reason))
         self.record_entry(line)
@@ -217,12 +214,12 @@ class _PlayedRun:
         self._begun = False
 
     async def play(self, lines: list[EntryLine]) -> EndReason:
-        """All its entries; says how it ended."""
+        """Play all entries; returns how the run ended."""
         await self._begin_run()
         for line in lines:
             if self._scope.cancelled:
                 break
-            # An abort ends the waiting, and what was waited for is told at once.
+            # An abort ends the waiting, and the event follows at once.
             with suppress(Aborted):
                 await self._play_entry(line)
         last = self._answer
@@ -262,7 +259,7 @@ class _PlayedRun:
         self._begun = True
 
     async def _begin_turn(self) -> None:
-        """Whatever is said now belongs to a turn behind the last answer."""
+        """Begin a turn after the last answer, for anything said now."""
         if not self._begun:
             await self._begin_run()
         elif self._answer is not None:
@@ -275,7 +272,7 @@ class _PlayedRun:
         self._answer, self._results = None, []
 
     async def _announce_retry(self) -> None:
-        """The last answer has failed and is left out: another attempt follows."""
+        """Announce the retry after the last answer, which failed and is left out."""
         failed = self._answer
         if failed is None or failed.stop_reason != "error":
             return
@@ -330,7 +327,7 @@ class _PlayedRun:
 
 
 class _SaidAgain:
-    """A provider that says one answer again, in pieces over the time that it took."""
+    """A provider that repeats a recorded answer, in pieces over its original duration."""
 
     def __init__(self, message: AssistantMessage, lasted_ms: int, spend: Callable[[float], Awaitable[None]]) -> None:
         self._message = message
@@ -341,7 +338,7 @@ class _SaidAgain:
     async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
         message = self._message
         yield Named(message.response_id, message.response_model)
-        # The tokens of the answer are known when it is complete.
+        # The tokens of the answer are only known when it is complete.
         yield Metered(replace(message.usage, output=0))
         for index, block in enumerate(message.content):
             text = _text_of(block)
@@ -373,14 +370,14 @@ def _to_block_closed(index: int, block: AssistantBlock) -> BlockClosed:
 
 
 def _count_run_entries(lines: Sequence[EntryLine]) -> int:
-    """How many entries the run has that begins with the first one; 0 if that begins none.
+    """The number of entries in the run that begins with the first one; 0 if it begins none.
 
     A message of the user begins another run, unless the model still waits for results or has to see them.
     """
     size, over = 0, False
     for number, line in enumerate(lines):
         role = line.role if line.type == "message" else ""
-        # The tools of a run are declared when it has begun.
+        # The tools of a run are declared after it has begun.
         if number == 0 and role not in (*_OF_RUNS, "system"):
             return 0
         if role == "user" and over:
@@ -403,7 +400,7 @@ def _to_ms(timestamp: str) -> int:
 
 
 def _model_of(message: AssistantMessage) -> Model:
-    """As much of a model as the stream of its answer needs: prices that give the cost that was recorded."""
+    """A model with what the stream of its answer needs: prices that result in the recorded cost."""
     usage, cost = message.usage, message.usage.cost
     prices = ModelCost(
         input=_price(cost.input, usage.input),

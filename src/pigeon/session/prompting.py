@@ -1,5 +1,5 @@
-"""What becomes of a message to the agent, whether the host or an extension sends it: it starts a run, waits in the
-queue, waits for the next prompt, or is refused."""
+"""What happens to a message to the agent, from the host or an extension: it starts a run, waits in the queue, waits for
+the next prompt, or is refused."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ OTHER_LIMITS = "Set others with set_limits, which counts anew, or begin another 
 
 
 def make_final_answer(output_schema: Json | Absent) -> FinalAnswer | None:
-    """What a prompt with this schema asks of its run; raises a `Refusal` that names what is wrong with the schema."""
+    """The final answer that a prompt with this schema requires; raises `Refusal` that names an error in the schema."""
     if isinstance(output_schema, Absent):
         return None
     from pigeon.session.policies.final_answer import FinalAnswer
@@ -63,10 +63,10 @@ def make_final_answer(output_schema: Json | Absent) -> FinalAnswer | None:
 
 
 class HostMessage(Struct, frozen=True):
-    """A message from the host, as it was sent; `id` is that of the command, which the result of a prompt repeats.
+    """A message from the host as it was sent; `id` is that of the command, which the result of a prompt repeats.
 
-    `client_id` is the host's own id of the message, and `digest` that of its command: both or none.
-    `final_answer` is for a prompt that says what its run shall end with, `limits` for one that says what it may use.
+    `client_id` is the host's own id of the message, and `digest` that of its command: both are set, or neither.
+    `final_answer` is for a prompt with an output schema, `limits` for one with limits.
     """
 
     text: str
@@ -83,8 +83,8 @@ class Prompting:
     """Accepts messages.
 
     A run is reserved before `prompt` returns, so a second prompt in the same write is refused, unless an extension
-    takes it. What extensions have to be asked first is awaited afterwards; where there is nothing to wait for, the run
-    was started when `prompt` returns.
+    handles it. Extensions are awaited afterwards; if there is nothing to wait for, the run has started when `prompt`
+    returns.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Prompting:
     def prompt(
         self, given: HostMessage, behavior: StreamingBehavior | Absent = ABSENT
     ) -> Awaitable[Accepted] | Accepted:
-        """Start a run, or queue as `behavior` says while one is active; raises when it can do neither."""
+        """Start a run, or queue as in `behavior` while one is active; raises if neither is possible."""
         known = self.find_earlier_answer(given)
         if known is not None:
             return known
@@ -125,7 +125,7 @@ class Prompting:
         return start_eagerly(self._start_prompt(given, blocks, behavior or None, self._reserve_run()))
 
     def queue_message(self, given: HostMessage, kind: QueueKind) -> Awaitable[Accepted] | Accepted:
-        """Queue a message, also while nothing runs."""
+        """Queue a message, even while nothing runs."""
         known = self.find_earlier_answer(given)
         if known is not None:
             return known
@@ -138,7 +138,7 @@ class Prompting:
             raise Refusal(f'Extension command "{name}" cannot be queued. Send it with prompt, which runs it at once.')
 
     def add_custom_message(self, message: CustomMessage, trigger_turn: bool, deliver_as: DeliverAs) -> None:
-        """An extension's message: now, at the next break of the run, after it, or with the next prompt.
+        """Deliver an extension's message: now, at the next break of the run, after it, or with the next prompt.
 
         Never between a tool call and its result.
         """
@@ -153,7 +153,7 @@ class Prompting:
             self._engine.start([message], self._reserve_run())
 
     def add_user_message(self, message: UserMessage, deliver_as: Literal["steer", "followUp"] | None) -> None:
-        """An extension's prompt in the user's name; raises while a run is active if it does not say how to queue."""
+        """Send an extension's prompt in the user's name; during a run it raises unless it states how to queue."""
         if not self._activity.is_running:
             self._engine.start([message], self._reserve_run())
         elif deliver_as is None:
@@ -175,20 +175,19 @@ class Prompting:
         return bool(self._commands or self._next_turn)
 
     async def wait_for_commands(self) -> None:
-        """Wait until no command of an extension runs."""
         while self._commands:
             await asyncio.wait(set(self._commands))
 
     def _run_command(self, text: str) -> None:
-        """In the background: a command may ask the host something, and the host may wait for the answer to `prompt`
+        """Run in the background: a command may ask the host something, and the host may wait for the answer to `prompt`
         first."""
         task = asyncio.ensure_future(self._hooks.try_run_command(text))
         self._commands.add(task)
         task.add_done_callback(self._commands.discard)
 
     def _reserve_run(self) -> Scope:
-        """The scope of a new run; raises if something else is going on, if the limits of the conversation are used up,
-        or if there is no model to ask."""
+        """The scope of a new run; raises if the session is busy, if the limits of the conversation are used up, or if
+        there is no model."""
         limits = self._engine.limits
         scope = self._activity.begin_run()
         if limits.active and (reached := limits.find_exhausted_limit()) is not None:
@@ -210,7 +209,7 @@ class Prompting:
             return await self._launch_run(given, message, scope)
 
     async def _launch_run(self, given: HostMessage, message: UserMessage, scope: Scope) -> Accepted:
-        """Ask the extensions what else the run begins with, and start it."""
+        """Collect additions of extensions and start the run."""
         asked = self._hooks.collect_prompt_additions(message, self._system_prompt.text)
         additions = await _wait_for_hook(asked, scope)
         message, accepted = self._attach_acceptance(given, message, "started")
@@ -225,7 +224,7 @@ class Prompting:
 
     @contextmanager
     def _releasing_on_failure(self) -> Iterator[None]:
-        """Whatever keeps a reserved run from being started gives it up, so that the next prompt can have it."""
+        """Release a reserved run if anything prevents its start, so that the next prompt can have it."""
         try:
             yield
         except Aborted:
@@ -236,7 +235,7 @@ class Prompting:
             raise
 
     async def _handle_while_busy(self, given: HostMessage) -> Accepted:
-        """While a run is active, a prompt that does not say how to queue can only be taken by an extension."""
+        """During a run, a prompt that does not state how to queue can only be handled by an extension."""
         if await self._prepare_in_run(given, None) is None:
             return self._remember_acceptance(given, HANDLED)
         raise SessionBusy
@@ -248,7 +247,7 @@ class Prompting:
         return self._put_in_queue(given, QueuedMessage(self._dependencies.ids.request_id(), message, kind), message)
 
     async def _enqueue_prompt(self, given: HostMessage, kind: QueueKind) -> Accepted:
-        """The run may have ended while the extensions had a look: then the prompt starts the next one."""
+        """Queue a prompt. If the run has ended while extensions handled it, the prompt starts the next run."""
         message = await self._prepare_queueable(given, kind)
         if message is None:
             return self._remember_acceptance(given, HANDLED)
@@ -267,7 +266,7 @@ class Prompting:
         return self._remember_acceptance(given, accepted)
 
     async def edit_queued(self, id: str, text: str) -> QueueItem:
-        """Change the text of a message in the queue; it is looked at and expanded as if it had been sent so."""
+        """Change the text of a queued message; it is processed and expanded as if it had been sent that way."""
         item = self._queue.find_waiting(id)
         before = item.message
         if not isinstance(before, UserMessage):
@@ -284,7 +283,7 @@ class Prompting:
         return self._queue.edit(id, replace(before, content=after.content))
 
     def find_earlier_answer(self, given: HostMessage) -> Accepted | None:
-        """What the same message was answered with when it came first; raises `Refusal` if it was another one."""
+        """The answer that the same message got when it first came; raises `Refusal` if it was a different one."""
         if isinstance(given.client_id, Absent):
             return None
         if self._client_messages is None:
@@ -297,7 +296,7 @@ class Prompting:
     def _attach_acceptance(
         self, given: HostMessage, message: UserMessage, disposition: Disposition, queued_id: str | Absent = ABSENT
     ) -> tuple[UserMessage, Acceptance]:
-        """The message with how it is answered, if it has an id of the host's, and that."""
+        """The message with its acceptance, if the host gave it an id, and the acceptance itself."""
         run_id = self._activity.run_id if self._activity.is_running else ABSENT
         accepted = Acceptance(disposition=disposition, digest=given.digest, run_id=run_id, queued_id=queued_id)
         if isinstance(given.client_id, Absent):
@@ -305,7 +304,7 @@ class Prompting:
         return replace(message, client_message_id=given.client_id, accepted=accepted), accepted
 
     def _remember_acceptance(self, given: HostMessage, acceptance: Acceptance) -> Accepted:
-        """The answer to a message, which is remembered if it has an id of the host's."""
+        """The answer to a message, which is remembered if the host gave it an id."""
         if self._client_messages is not None and not isinstance(given.client_id, Absent):
             self._client_messages.remember(given.client_id, replace(acceptance, digest=given.digest))
         return self._to_accepted(acceptance, given.client_id)
@@ -319,11 +318,11 @@ class Prompting:
         )
 
     async def _prepare_queueable(self, given: HostMessage, kind: QueueKind) -> UserMessage | None:
-        """The message to queue; none if an extension took it."""
+        """The message to queue, or None if an extension handled it."""
         return await self._prepare_in_run(given, "followUp" if kind == "followUp" else "steer")
 
     async def _prepare_in_run(self, given: HostMessage, behavior: StreamingBehavior | None) -> UserMessage | None:
-        """A message that comes into a run; an abort of the run also reaches it while the extensions have a look."""
+        """A message for the active run; an abort of the run also stops the extensions that process it."""
         blocks = user_blocks(given.text, given.images, given.attachments)
         try:
             return await self._prepare_message(given, blocks, behavior, self._activity.scope)
@@ -333,8 +332,8 @@ class Prompting:
     async def _prepare_message(
         self, given: HostMessage, blocks: list[UserBlock], behavior: StreamingBehavior | None, scope: Scope | None
     ) -> UserMessage | None:
-        """The message after the extensions had a look, `/name` was expanded and what it names of tool servers was
-        read; none if an extension took it."""
+        """The message after extensions have processed it, `/name` was expanded and named content of tool servers was
+        read; None if an extension handled it."""
         images = [block for block in blocks if isinstance(block, ImageContent)]
         heard = await _wait_for_hook(
             self._hooks.transform_input(PromptInput(given.text, images, behavior=behavior)), scope
@@ -360,11 +359,11 @@ class Prompting:
 
 
 def start_eagerly(work: Coroutine[Any, Any, Accepted]) -> Awaitable[Accepted] | Accepted:
-    """Run a coroutine at once as far as it gets; its result if that is its end, else the rest of it, to be awaited.
+    """Run a coroutine at once as far as it gets; returns its result if it has ended, else the rest of it, to be
+    awaited.
 
-    Such a coroutine runs outside of any task first, so it may wait for nothing before `_yield_to_task`. Its rest runs
-    in the task that awaits it, so that what this task does with the result, which is to answer the host, comes before
-    the first step of the run that was started.
+    Such a coroutine runs outside of any task first, so it may wait for nothing before `_yield_to_task`. The rest runs
+    in the task that awaits it, so that this task answers the host before the first step of the started run.
     """
     try:
         work.send(None)
@@ -376,7 +375,7 @@ def start_eagerly(work: Coroutine[Any, Any, Accepted]) -> Awaitable[Accepted] | 
 
 @coroutine
 def _resume_coroutine(work: Coroutine[Any, Any, Accepted]) -> Generator[Any, Any, Accepted]:
-    """The rest of a coroutine that has begun, which `await` refuses to take up."""
+    """The rest of a started coroutine, which `await` refuses."""
     accepted: Accepted = yield from work
     return accepted
 
@@ -388,7 +387,7 @@ def _yield_to_task() -> Generator[None, None, None]:
 
 
 async def _wait_for_hook(asked: HookResult[T], scope: Scope | None) -> T:
-    """What a hook answers; where it has to be waited for, the waiting is done in a task."""
+    """The answer of a hook; any waiting is done in a task."""
     if isinstance(asked, Awaitable):
         await _yield_to_task()
     return await wait_for_result(asked, scope)

@@ -1,5 +1,5 @@
-"""The message queue: steering messages wait for the next break of a run, follow-ups for its end. `OpenPrompts` knows
-which accepted prompts have not ended, whether they wait here or are part of the run."""
+"""The message queue: steering messages wait for the next break of a run, follow-ups for its end. `OpenPrompts` holds
+the accepted prompts that have not ended, whether they wait here or are part of the run."""
 
 from __future__ import annotations
 
@@ -27,20 +27,19 @@ SHORTEST_PAUSE = 0.1
 class QueueLimits(Struct, frozen=True):
     """The most that may wait: messages, and characters of their texts and images together.
 
-    All of it is kept in memory, and told to the host as a whole.
+    All of it is kept in memory and sent to the host as a whole.
     """
 
     messages: int = 1000
     characters: int = 64_000_000
 
 
-class QueueFull(Refusal):
-    """The queue takes no further message."""
+class QueueFull(Refusal): ...
 
 
 class OpenPrompt:
-    """An accepted prompt of the host: the id of its command, whether it wants an output, and whether the model was
-    asked."""
+    """An accepted prompt of the host: the id of its command, whether it wants an output, and whether the model has seen
+    it."""
 
     __slots__ = ("delivered", "id", "wants_output")
 
@@ -56,8 +55,8 @@ class OpenPrompt:
 class OpenPrompts:
     """The accepted prompts that have not ended; `prompt_result` is posted exactly once for each.
 
-    A prompt ends with the run that it is part of, also if it still waits in the queue then because the run was stopped
-    or failed: a host that waits for its end must not wait for another prompt. Its message stays in the queue.
+    A prompt ends with its run, even if it still waits in the queue then because the run was stopped or failed: a host
+    that waits for its end must not wait for another prompt. Its message stays in the queue.
     """
 
     def __init__(self, post: Callable[[Outbound], None]) -> None:
@@ -65,11 +64,11 @@ class OpenPrompts:
         self._open: list[OpenPrompt] = []
 
     def add(self, prompt: OpenPrompt) -> None:
-        """A prompt was accepted: it starts a run, or waits in the queue."""
+        """Add an accepted prompt, which starts a run or waits in the queue."""
         self._open.append(prompt)
 
     def pop_all(self) -> list[OpenPrompt]:
-        """The prompts that end now; the caller tells their results."""
+        """Remove the prompts that end now; the caller posts their results."""
         taken, self._open = self._open, []
         return taken
 
@@ -82,7 +81,7 @@ class OpenPrompts:
         run_id: str | Absent = ABSENT,
         output: Json | Absent = ABSENT,
     ) -> None:
-        """Post the results of prompts that were taken; a prompt that the model never saw is not completed."""
+        """Post the results of removed prompts; a prompt that the model never saw is not completed."""
         for prompt in prompts:
             ended: PromptStatus = "aborted" if status == "completed" and not prompt.delivered else status
             self._post(
@@ -98,14 +97,14 @@ class OpenPrompts:
             )
 
     def withdraw(self, prompts: list[OpenPrompt]) -> None:
-        """The messages of these prompts were taken out of the queue while the run goes on."""
+        """Remove prompts whose messages were taken out of the queue during the run."""
         gone = [prompt for prompt in prompts if prompt in self._open]
         self._open = [prompt for prompt in self._open if prompt not in gone]
         self.post_results(gone, "aborted", settled=False)
 
 
 class KeptMessage(Struct, frozen=True):
-    """A waiting message as another process can take it up."""
+    """A waiting message in a form that another process can restore."""
 
     id: str
     kind: QueueKind
@@ -113,7 +112,7 @@ class KeptMessage(Struct, frozen=True):
 
 
 class QueuedMessage:
-    """One waiting message, and the prompt that it came with, if it was one."""
+    """One waiting message, and its prompt if it was one."""
 
     def __init__(self, id: str, message: Spoken, kind: QueueKind, prompt: OpenPrompt | None = None) -> None:
         self.id = id
@@ -122,13 +121,12 @@ class QueuedMessage:
         self.set_message(message)
 
     def set_message(self, message: Spoken) -> None:
-        """What is to be delivered, from now on."""
+        """Replace the message to deliver."""
         self.message = message
         self.size = sum(_size(block) for block in _blocks(message))
         self.text_size = len(self.text)
 
     def promote(self) -> None:
-        """It is a steering message from now on."""
         self.kind = "steering"
 
     def to_item(self) -> QueueItem:
@@ -137,7 +135,6 @@ class QueuedMessage:
 
     @property
     def text(self) -> str:
-        """Its text, as hosts are shown it."""
         return text_of(self.message.content)
 
 
@@ -168,21 +165,21 @@ class MessageQueue:
         return len(self._items)
 
     def kept_messages(self) -> list[KeptMessage]:
-        """The messages that wait, and before them the one that is being said, which may not be on record yet."""
+        """The waiting messages, preceded by the one being delivered, which may not be recorded yet."""
         saying = [] if self._saying is None else [self._saying]
         return [KeptMessage(item.id, item.kind, item.message) for item in (*saying, *self._items.values())]
 
     def restore(self, messages: Iterable[KeptMessage]) -> None:
-        """Let messages wait that were accepted by an earlier process, and announce them."""
+        """Queue messages that an earlier process accepted, and announce them."""
         self._items.update((one.id, QueuedMessage(one.id, one.message, one.kind)) for one in messages)
         self._announce()
 
     def add(self, message: Spoken, kind: QueueKind) -> None:
-        """Put a message at the end of its queue; raises `QueueFull` if there is no room for it."""
+        """Append a message to its queue; raises `QueueFull`."""
         self.put(QueuedMessage(self._new_id(), message, kind))
 
     def put(self, item: QueuedMessage) -> None:
-        """The same for an item; a prompt of the host ends with the run that takes it out of the queue."""
+        """Like `add` for an item; a prompt of the host ends with the run that takes it out of the queue."""
         self._check_room(item.size, len(self._items) + 1)
         self._items[item.id] = item
         self._announce()
@@ -190,7 +187,7 @@ class MessageQueue:
             self.prompts.add(item.prompt)
 
     def edit(self, id: str, message: Spoken) -> QueueItem:
-        """Deliver this message in place of the one that waits; raises `Refusal` if that waits no more."""
+        """Replace the waiting message; raises `Refusal` if it is not waiting any more."""
         item = self.find_waiting(id)
         self._check_room(sum(_size(block) for block in _blocks(message)) - item.size, len(self._items))
         item.set_message(message)
@@ -198,7 +195,7 @@ class MessageQueue:
         return item.to_item()
 
     def remove(self, id: str) -> QueueItem:
-        """Take one message back; raises `Refusal` if it waits no more."""
+        """Remove one message; raises `Refusal` if it is not waiting any more."""
         item = self.find_waiting(id)
         del self._items[id]
         self._announce()
@@ -207,7 +204,7 @@ class MessageQueue:
         return item.to_item()
 
     def promote(self, id: str) -> QueueItem:
-        """Let a message be the first of the steering messages; raises `Refusal` if it waits no more."""
+        """Make a message the first steering message; raises `Refusal` if it is not waiting any more."""
         item = self.find_waiting(id)
         item.promote()
         self._items = {id: item, **self._items}
@@ -215,7 +212,7 @@ class MessageQueue:
         return item.to_item()
 
     def find_waiting(self, id: str) -> QueuedMessage:
-        """The message with this id; raises `Refusal` if it waits no more."""
+        """The message with this id; raises `Refusal` if it is not waiting any more."""
         item = self._items.get(id)
         if item is None or id in self._taken:
             raise Refusal(
@@ -232,7 +229,7 @@ class MessageQueue:
             )
 
     def clear(self) -> tuple[list[str], list[str]]:
-        """Empty both queues and announce it, but for what is being delivered; returns the texts that were in them."""
+        """Empty both queues, except for what is being delivered, and announce it; returns the removed texts."""
         gone = [item for item in self._items.values() if item.id not in self._taken]
         texts = _texts(gone, "steering"), _texts(gone, "followUp")
         prompts = [item.prompt for item in gone if item.prompt is not None]
@@ -243,51 +240,49 @@ class MessageQueue:
 
     @property
     def steering_mode(self) -> QueueMode:
-        """How many steering messages one break delivers."""
         return self._steering_mode
 
     def set_steering_mode(self, mode: QueueMode) -> None:
-        """Set how many steering messages one break delivers, from the next break on."""
+        """Takes effect at the next break of a run."""
         self._steering_mode = mode
 
     @property
     def follow_up_mode(self) -> QueueMode:
-        """How many follow-ups one end of the work delivers."""
         return self._follow_up_mode
 
     def set_follow_up_mode(self, mode: QueueMode) -> None:
-        """In force at the next end of the work."""
+        """Takes effect at the next end of a run."""
         self._follow_up_mode = mode
 
     @property
     def interrupt_mode(self) -> InterruptMode:
-        """Whether steering skips tool calls that have not started, or waits for the turn to end."""
+        """Whether steering skips tool calls that have not started, or waits for the end of the turn."""
         return self._interrupt_mode
 
     def set_interrupt_mode(self, mode: InterruptMode) -> None:
-        """In force at the next tool call."""
+        """Takes effect at the next tool call."""
         self._interrupt_mode = mode
 
     def should_interrupt(self) -> bool:
-        """True if a steering message is queued that skips tool calls which have not started."""
+        """True if a queued steering message skips tool calls that have not started."""
         return self._interrupt_mode == "immediate" and any(item.kind == "steering" for item in self._items.values())
 
     def next_steering(self) -> list[QueuedItem]:
-        """What steering delivers now, by its mode."""
+        """The steering messages to deliver now, by their mode."""
         return self._next_items("steering", self._steering_mode)
 
     def next_follow_ups(self) -> list[QueuedItem]:
-        """What follow-ups deliver now, by their mode."""
+        """The follow-ups to deliver now, by their mode."""
         return self._next_items("followUp", self._follow_up_mode)
 
     def try_reserve_item(self, item: QueuedItem) -> bool:
-        """Reserves an item, so that it cannot be taken back any more; returns False if it was taken back before."""
+        """Reserve an item, so that it cannot be removed any more; returns False if it was removed before."""
         if item.id in self._items:
             self._taken.add(item.id)
         return item.id in self._items
 
     async def mark_delivered(self, item: QueuedItem) -> None:
-        """The item is being said: it leaves the queue."""
+        """Remove an item that is being delivered from the queue."""
         self._taken.discard(item.id)
         waiting = self._saying = self._items.pop(item.id, None)
         if waiting is not None and waiting.prompt is not None:
@@ -295,7 +290,7 @@ class MessageQueue:
         self._announce()
 
     def end_run(self) -> list[OpenPrompt]:
-        """The prompts that end with the run; what it has not delivered can be taken back again."""
+        """The prompts that end with the run; messages it has not delivered can be removed again."""
         self._taken.clear()
         self._saying = None
         return self.prompts.pop_all()

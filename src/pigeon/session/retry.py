@@ -1,6 +1,6 @@
 """Repeats a request after a transient failure: when, how long to wait before it, and the events about it.
 
-The failed answer stays in the history and leaves the context, by an entry, so that it stays away after a restart too.
+The failed answer stays in the history but leaves the context by an entry, so that it stays out after a restart.
 """
 
 from __future__ import annotations
@@ -29,18 +29,17 @@ class Retry:
         self._waiting: Scope | None = None
 
     def set_enabled(self, enabled: bool) -> None:
-        """In force at the next failure."""
+        """Takes effect at the next failure."""
         self._enabled = enabled
 
     def should_retry(self, failure: Failure | None) -> bool:
-        """True if this failure should be tried again."""
         if not self._enabled or failure is None or not failure.retryable or failure.overflow:
             return False
         wanted = self._policy.wanted_delay_ms(self._attempt, failure)
         return self._attempt < self._policy.max_retries and wanted <= self._policy.max_delay_ms
 
     async def pause_before_retry(self, failure: Failure, scope: Scope) -> bool:
-        """Announce the attempt, take the failed answer out of the context, wait; false if that was cancelled."""
+        """Announce the retry, remove the failed answer from the context, and wait; returns False if cancelled."""
         delay = self._policy.jittered_delay_ms(self._attempt, failure)
         self._attempt += 1
         self._waiting = scope.make_child()
@@ -70,12 +69,12 @@ class Retry:
             await self._bus.publish(AutoRetryEnd(success=True, attempt=attempt))
 
     async def on_give_up(self, error: str) -> None:
-        """The last try failed as well, or in a way that is not tried again."""
+        """Announce that the last attempt failed too, or in a way that is not retried."""
         if self._attempt:
             await self._bus.publish(self._make_end_event(error))
 
     def cancel(self) -> None:
-        """Stop waiting, and say so before this returns; nothing happens if nothing waits."""
+        """Stop waiting, and announce that before this returns; does nothing if nothing waits."""
         # The event comes before the answer of `abort_retry`, so it is posted here and not where the waiting ends.
         if self._waiting is not None and not self._waiting.cancelled:
             self._bus.post(self._make_end_event(CANCELLED))
@@ -86,7 +85,7 @@ class Retry:
         return AutoRetryEnd(success=False, attempt=attempt, final_error=error)
 
     async def hide_last_answer(self) -> None:
-        """Take the last answer out of the context, on record."""
+        """Remove the last answer from the context by an entry."""
         journal = self._transcript.journal
         failed = next((line for line in reversed(journal.branch) if line.role == "assistant"), None)
         if failed is not None:

@@ -1,5 +1,5 @@
-"""The session as the loop sees it (`RunOwner` of `agent/interfaces.py`): which request, which tools, what is added
-after a turn. Asked anew each time, because models, tools and settings may change while a run lasts."""
+"""The session from the loop's point of view (`RunOwner` of `agent/interfaces.py`): requests, tools, and additions after
+a turn. Queried each time, because models, tools and settings may change during a run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from pigeon.wire.model import Model
 
 
 class SessionRunOwner:
-    """Answers the questions of the loop; `make_room` compacts if the context is nearly full."""
+    """Answers the queries of the loop; `make_room` compacts if the context is nearly full."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class SessionRunOwner:
         self.calls = RunningCalls()
 
     def begin_run(self, scope: Scope, system_prompt: str | None) -> None:
-        """A run begins; a system prompt of its own is for this run only."""
+        """Begin a run, with a system prompt for this run only if it has one."""
         self._scope = scope
         self._own_prompt = system_prompt
 
@@ -59,13 +59,13 @@ class SessionRunOwner:
         return self._dependencies.settings.reproducible
 
     async def declare_tools(self) -> None:
-        """Put on record which tools the model has, where the branch does not say so."""
+        """Record the model's tools, unless the branch already declares them."""
         declaration = self._dependencies.toolset.make_declaration(self._dependencies.now)
         if declaration is not None:
             await self._dependencies.bus.publish(ToolsDeclared(message=declaration))
 
     async def build_request(self) -> ModelRequest:
-        """The next request: context, tools, model and thinking as they are now."""
+        """The next request: the current context, tools, model and thinking level."""
         given, transcript = self._dependencies, self._dependencies.transcript
         context = transcript.context
         changed = await wait_for_run_result(given.hooks.transform_context(context), self._scope, context)
@@ -87,12 +87,11 @@ class SessionRunOwner:
         return self._dependencies.models.model
 
     def make_watches(self) -> Sequence[Watch]:
-        """What may cut the next answer."""
         return self._policies.make_watches()
 
     async def prepare_message(self, message: SendableT) -> SendableT:
-        """The message without keys in what a tool returned, and with images that models take. What a tool returned is
-        kept even where it is no image: the tool cannot be asked to send it again."""
+        """The message with masked keys in tool results, and with images that models accept. Data of a tool is kept even
+        if it is not an image, because the tool cannot send it again."""
         if isinstance(message, ToolResultMessage):
             message = cast("SendableT", self._dependencies.mask_result(message))
         from pigeon.session.context.images import prepare_images
@@ -101,16 +100,16 @@ class SessionRunOwner:
         return await prepare_images(message, self._dependencies.images, keep, self._scope)
 
     async def finalize_message(self, message: Message) -> Message:
-        """Extensions may change a message before it goes on record, unless that takes longer than the run."""
+        """Let extensions change a message before it is recorded, unless that takes longer than the run."""
         return await wait_for_run_result(self._dependencies.hooks.transform_message(message), self._scope, message)
 
     async def on_answer(self, answer: AssistantMessage) -> None:
-        """A retry that led here has succeeded."""
+        """Note that a retry has succeeded."""
         self._policies.on_answer(answer)
         await self._retry.on_success()
 
     def record_tokens(self, sampled: Sampled) -> None:
-        """Put the token ids of the last answer on record, for trajectories; no event tells of them."""
+        """Record the token ids of the last answer, for trajectories; no event has them."""
         journal = self._dependencies.transcript.journal
         answer = next((line for line in reversed(journal.branch) if line.role == "assistant"), None)
         if answer is not None:
@@ -124,32 +123,31 @@ class SessionRunOwner:
             journal.append(CustomEntry, custom_type=TOKENS_ENTRY, data=known)
 
     def tools(self) -> dict[str, Tool]:
-        """The tools that can be called now."""
         return self._policies.change_tools(self._dependencies.toolset.callable_tools())
 
     def find_missing_tool(self, name: str) -> Tool | None:
-        """A tool that is there now, or may be in the time that a call can wait; raises `ToolFailed`."""
+        """A tool that exists now, or may appear while a call can wait; raises `ToolFailed`."""
         return self._dependencies.toolset.missing.find_tool(name)
 
     def admit_call(self, call: ToolCall) -> str | None:
-        """Asks the policies to admit a tool call; returns why it must not be made, None if it may be."""
+        """Returns why a tool call must not be made, or None if the policies admit it."""
         return self._policies.admit_call(call)
 
     async def collect_additions(
         self, answer: AssistantMessage, results: Sequence[ToolResultMessage], ends: bool
     ) -> list[Spoken] | None:
-        """What policies want said before a further turn."""
+        """Messages of policies before a further turn."""
         return await self._policies.after_turn(answer, results, ends)
 
     def can_accept_messages(self) -> bool:
-        """False if a limit keeps the model from hearing another message: then they stay in the queue."""
+        """False if a limit keeps the model from receiving another message: then messages stay in the queue."""
         return self._policies.try_continue_run()
 
     async def before_next_turn(self, scope: Scope) -> None:
-        """Compact if the last turn nearly filled the context, unless no further answer may be asked for anyway."""
+        """Compact if the last turn nearly filled the context, unless no further answer may be requested anyway."""
         if self._policies.try_continue_run():
             await self._make_room(scope)
 
     async def should_retry_answer(self, answer: AssistantMessage, failure: Failure | None) -> bool:
-        """True if the answer will be tried again; no pause is made before a request that a limit would refuse."""
+        """True if the answer will be tried again; there is no pause before a request that a limit would refuse."""
         return self._retry.should_retry(failure) and self._policies.try_continue_run()

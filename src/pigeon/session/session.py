@@ -69,28 +69,25 @@ class Session:
         self._apply_journal(restore=bool(self.journal.lines))
 
     def announce_commands(self) -> None:
-        """Announce that there are other slash commands."""
         self.bus.post(CommandsChanged())
 
     def announce_selection(self, by: str) -> None:
-        """Announce the model and the place in the session, after a command has chosen one."""
+        """Announce the model and the place in the session after a command has changed them."""
         self.bus.post(SelectionChanged(by=by, model=self.models.model, leaf_id=self.journal.leaf_id))
 
     @property
     def journal(self) -> Journal:
-        """The conversation on record, with what another process has appended where one writes it."""
+        """The recorded conversation, including what another process that writes it has appended."""
         self._read_appended()
         return self.transcript.journal
 
     @property
     def context(self) -> list[Message]:
-        """The messages that the model would see now; do not change the list."""
         self._read_appended()
         return self.transcript.context
 
     @property
     def visible_entries(self) -> VisibleEntries:
-        """The entries of that conversation, not parsed."""
         self._read_appended()
         return self.transcript.visible_entries
 
@@ -108,7 +105,7 @@ class Session:
         await read_ahead(self.transcript, self.activity, self.models, preparation)
 
     def disconnect(self) -> None:
-        """The host will say nothing more: whatever waits for it goes on without."""
+        """The host is gone: whatever waits for it continues without an answer."""
         self.host_tools.disconnect()
         self.dependencies.host_services.disconnect()
         self.dependencies.dialogs.close()
@@ -123,7 +120,7 @@ class Session:
         self.journal.close()
 
     def _enter_journal(self, journal: Journal, reason: Reason) -> None:
-        """Everything of the old conversation has ended: use another journal from here on."""
+        """Switch to another journal; everything of the old conversation has ended."""
         if len(self.queue):
             self.queue.clear()
         self.shell.abort()

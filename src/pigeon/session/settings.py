@@ -1,6 +1,6 @@
 """The settings of one session: a frozen record that `app` makes from the user's files and gives to the session.
 
-Some of them a host changes later by commands; those go to the object that uses the setting (such as
+A host may change some of them by commands; those changes go to the object that uses the setting (such as
 `MessageQueue.set_steering_mode`), last for the process, and never reach this record or the files.
 """
 
@@ -24,8 +24,8 @@ RETRY_JITTER = 0.2
 class RetryPolicy(Struct, frozen=True):
     """How often a failed request is repeated, and how long to wait before each repetition.
 
-    `chance`, from 0 to 1, says where in its span a pause lies. `sleep` waits for so many milliseconds; in a replay it
-    does not.
+    `chance`, from 0 to 1, picks a pause within its range. `sleep` waits for so many milliseconds, or not at all in a
+    replay.
     """
 
     max_retries: int = 3
@@ -35,13 +35,13 @@ class RetryPolicy(Struct, frozen=True):
     chance: Callable[[], float] = RANDOM_IDS.random_fraction
 
     def wanted_delay_ms(self, tried: int, failure: Failure) -> int:
-        """How long to wait after so many attempts: what the server asks for, else twice as long each time."""
+        """The pause after so many attempts: what the server asks for, else twice as long each time."""
         if failure.retry_after_ms is not None and failure.retry_after_ms > 0:
             return failure.retry_after_ms
         return min(self.base_delay_ms << tried, self.max_delay_ms)
 
     def jittered_delay_ms(self, tried: int, failure: Failure) -> int:
-        """The same with jitter, so that many agents do not come back at once; never sooner than the server asks."""
+        """The same with jitter, so that many agents do not return at once; never less than the server asks for."""
         wanted = self.wanted_delay_ms(tried, failure)
         sooner = 0.0 if failure.retry_after_ms is not None and failure.retry_after_ms > 0 else RETRY_JITTER
         share = 1 - sooner + self.chance() * (sooner + RETRY_JITTER)
@@ -69,19 +69,20 @@ class CompactionPolicy(Struct, frozen=True):
         return self.per_model.get(model.reference, {}).get(name, otherwise) if self.per_model else otherwise
 
     def threshold(self, model: Model) -> int:
-        """The context size above which room is made."""
+        """The context size above which to compact."""
         return model.context_window - self.reserved_tokens(model)
 
 
 class LoopGuardPolicy(Struct, frozen=True):
-    """After how many identical tool calls in a row the model is told, and the run ends; with `warn` 0 never."""
+    """The number of identical tool calls in a row after which the model is warned, and the run ends; `warn` 0 switches
+    it off."""
 
     warn: int = 5
     stop: int = 10
 
 
 class SessionSettings(Struct, frozen=True, kw_only=True):
-    """What a session starts with; a `reproducible` one does nothing side by side that could end in any order."""
+    """The initial settings of a session; a `reproducible` one does nothing in parallel that could end in any order."""
 
     steering_mode: QueueMode = "one-at-a-time"
     follow_up_mode: QueueMode = "one-at-a-time"

@@ -1,4 +1,4 @@
-"""The end of a run, as the host is told of it: `agent_settled`, then how each prompt of the run ended."""
+"""The end of a run as reported to the host: `agent_settled`, then how each prompt of the run ended."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STATUS: dict[EndReason, PromptStatus] = {
 
 
 class Settlement:
-    """Knows the runs whose end the host has not been told yet, and tells it."""
+    """Tracks the runs whose end was not reported to the host yet, and reports it."""
 
     def __init__(self, bus: Bus, prompts: OpenPrompts) -> None:
         self._bus = bus
@@ -35,23 +35,21 @@ class Settlement:
         self._unsettled = 0
 
     def add_run(self, run: asyncio.Task[None]) -> None:
-        """A run was started; it ends with a call of `announce_end`."""
+        """Add a started run; `announce_end` ends it."""
         self._unsettled += 1
         self._runs.add(run)
         run.add_done_callback(self._runs.discard)
 
     @property
     def is_complete(self) -> bool:
-        """True if the host knows the end of every run."""
         return not self._unsettled
 
     @property
     def has_runs(self) -> bool:
-        """True while the task of a run has not ended."""
         return bool(self._runs)
 
     async def wait(self) -> None:
-        """Wait until the host was told how every prompt of the runs so far has ended."""
+        """Wait until the end of every prompt so far was reported to the host."""
         await (asyncio.wait(set(self._runs)) if self._runs else asyncio.sleep(0))
 
     async def announce_end(
@@ -63,8 +61,8 @@ class Settlement:
         prompts: list[OpenPrompt],
         run_id: str,
     ) -> None:
-        """Say that nothing follows, then how each prompt ended. In between, commands that waited for the end of the
-        run are answered, which takes two turns of the event loop; another run may have begun by then."""
+        """Announce `agent_settled`, then how each prompt ended. In between, commands that waited for the end of the run
+        are answered, which takes two turns of the event loop; another run may have begun by then."""
         reason, output, problem = _determine_outcome(result, end, cancelled, denied)
         self._bus.post(
             AgentSettled(
@@ -89,7 +87,7 @@ class Settlement:
 def _determine_outcome(
     result: RunResult | None, end: RunEnd, cancelled: bool, denied: bool
 ) -> tuple[EndReason, Json | Absent, str | Absent]:
-    """Why the run ended, with its output, or with what is wrong if it should have had one."""
+    """Why the run ended, with its output, or with the error if a required output is missing."""
     if end.limit is not None:
         return "limit", ABSENT, ABSENT
     if cancelled:

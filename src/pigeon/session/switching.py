@@ -26,8 +26,8 @@ Reason = Literal["new", "resume", "fork"]
 class Switching:
     """Moves the session from one journal to another.
 
-    `trust` decides about the folder of the other conversation, `enter` is called once the old work has ended, and
-    `entered` when extensions know of the change.
+    `trust` decides about the folder of the other conversation; `enter` is called once the old work has ended, and
+    `entered` when extensions have been informed.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Switching:
         self._entered = entered
 
     async def veto_or_open_new(self, parent: str | Absent = ABSENT) -> bool:
-        """Begins an empty conversation; returns True, and changes nothing, if an extension vetoes that."""
+        """Begin an empty conversation; returns True, and changes nothing, if an extension vetoes that."""
         if await wait_for_result(self._hooks.should_refuse_switch("new", None)):
             return True
         await self._settle()
@@ -59,14 +59,13 @@ class Switching:
         return False
 
     async def veto_or_open(self, path: str) -> bool:
-        """Opens the conversation in a file; returns True, and changes nothing, if an extension vetoes that. Nothing
-        changes either when the file cannot be used.
-        """
+        """Open the conversation in a file; returns True, and changes nothing, if an extension vetoes that. Nothing
+        changes either if the file cannot be used."""
         if await wait_for_result(self._hooks.should_refuse_switch("resume", path)):
             return True
         if self._repository.is_file_of(path, self._transcript.journal):
             await self._settle()
-        # A long file takes seconds to read; everything else goes on meanwhile.
+        # A long file takes seconds to read; everything else continues meanwhile.
         ahead = await asyncio.to_thread(self._repository.preload_session, path)
         current = self._transcript.journal
         journal = self._repository.open(path, current.cwd, current, ahead)
@@ -75,8 +74,8 @@ class Switching:
         return False
 
     async def open_newest(self, folder: str) -> tuple[bool, bool]:
-        """The newest conversation with a message in a folder, else an empty one there: returns whether an extension
-        refused, and whether there was one."""
+        """Open the newest conversation with a message in a folder, else an empty one there; returns whether an
+        extension refused, and whether there was one."""
         folder, path = self._repository.find_newest(folder)
         journal = self._transcript.journal
         if path is not None:
@@ -93,7 +92,8 @@ class Switching:
         return False, False
 
     async def fork(self, entry_id: str, name: Literal["forking", "branching"]) -> tuple[str, bool]:
-        """A conversation that ends before a user message: that message's text, and whether an extension refused."""
+        """Begin a conversation that ends before a user message; returns that message's text, and whether an extension
+        refused."""
         text = self._find_user_text(entry_id, name)
         if await wait_for_result(self._hooks.should_refuse_fork(entry_id, "before")):
             return text, True
@@ -104,9 +104,8 @@ class Switching:
         return text, False
 
     async def veto_or_clone(self) -> bool:
-        """Copies the active branch to a new conversation; returns True, and changes nothing, if an extension vetoes
-        that.
-        """
+        """Copy the active branch to a new conversation; returns True, and changes nothing, if an extension
+        vetoes that."""
         leaf = self._transcript.journal.leaf_id
         if leaf is None or not any(line.type == "message" for line in self._transcript.journal.branch):
             raise Refusal("Cannot clone session: no current entry selected")
@@ -146,7 +145,7 @@ class Switching:
 
 
 def copy_path(path: list[EntryLine], everything: list[EntryLine]) -> list[EntryLine]:
-    """A path as the beginning of another session: without labels, which are put back at the end where they apply."""
+    """A path as the beginning of another session: without labels, which are added again at the end where they apply."""
     behind = _entries_behind_labels(path)
     copied: list[EntryLine] = []
     for line in path:
@@ -167,7 +166,7 @@ def copy_path(path: list[EntryLine], everything: list[EntryLine]) -> list[EntryL
 
 
 def _entries_behind_labels(path: list[EntryLine]) -> dict[str, str]:
-    """For each label the first entry behind it that is none."""
+    """For each label, the first later entry that is not a label."""
     behind: dict[str, str] = {}
     following = ""
     for line in reversed(path):
@@ -179,14 +178,14 @@ def _entries_behind_labels(path: list[EntryLine]) -> dict[str, str]:
 
 
 def _move_kept_entry(line: EntryLine, behind: dict[str, str]) -> dict[str, Any]:
-    """A compaction that kept everything from a label on keeps everything from the entry behind it."""
+    """A compaction that kept everything from a label on keeps everything from the entry after it."""
     entry = line.entry
     first = entry.first_kept_entry_id if isinstance(entry, CompactionEntry) else ""
     return {"firstKeptEntryId": behind[first]} if first in behind else {}
 
 
 def _change_line(line: EntryLine, changes: dict[str, Any]) -> EntryLine:
-    """The entry with other values; as it is, byte for byte, where they are not other values."""
+    """The entry with changed values, or unchanged byte for byte if they are equal."""
     if changes == {"parentId": line.parent_id}:
         return line
     moved = line_from_bytes(codec.encode({**line.plain(), **changes}))
@@ -195,7 +194,7 @@ def _change_line(line: EntryLine, changes: dict[str, Any]) -> EntryLine:
 
 
 def encode_fork_messages(lines: Iterable[EntryLine]) -> Iterator[bytes]:
-    """The answer of `get_fork_messages`: every user message with text, in the order they were said, on every branch."""
+    """The answer of `get_fork_messages`: every user message with text, in order, on every branch."""
     yield b'{"messages":'
     yield from encode_list(map(_encode_fork_message, lines))
     yield b"}"

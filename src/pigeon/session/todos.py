@@ -1,7 +1,7 @@
 """The plan of a conversation: phases with tasks that host and model both write.
 
-It lives in memory; what the model wrote is also in the results of its tool, and comes back from there when a
-conversation is opened. A finished task is taken out some time later, with a `todo_auto_clear`.
+It is kept in memory; what the model wrote is also in the results of its tool, and is restored from there when a
+conversation is opened. A finished task is removed some time later, with a `todo_auto_clear`.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ CLEAR_DELAY = 60.0
 
 
 def call_later(seconds: float, work: Callable[[], None]) -> Callable[[], None]:
-    """Do something after a while; the returned function takes that back."""
+    """Schedule a function; the returned function cancels it."""
     return asyncio.get_running_loop().call_later(seconds, work).cancel
 
 
 class Todos:
     """The plan of one conversation, which results of `tools` record. A negative `clear_delay` keeps finished tasks;
-    `host_planned` is called when the host has set a plan, so that the model can be given the tool for it."""
+    `host_planned` is called when the host has set a plan, so that the model gets the tool for it."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Todos:
         self._phases: list[TodoPhase] = []
 
     def set(self, phases: Sequence[TodoPhaseGiven]) -> list[TodoPhase]:
-        """The host's plan in place of the present one; returns it with everything filled in."""
+        """Set the host's plan; returns it with missing fields filled in."""
         self._stop_timers()
         self._phases = fill_in_plan(phases)
         self._start_timers()
@@ -61,11 +61,11 @@ class Todos:
         return self._phases
 
     def read(self) -> list[TodoPhase]:
-        """Returns the plan itself; the caller must not change it."""
+        """The plan itself; the caller must not change it."""
         return self._phases
 
     def write(self, phases: list[TodoPhase]) -> None:
-        """The model's plan; a task that was finished before stays no longer than it would have."""
+        """Set the model's plan; a task that was finished before does not stay longer than it would have."""
         self._phases = phases
         finished = {key for key, task in _tasks_by_key(phases) if task.status in FINISHED}
         for key in [key for key in self._timers if key not in finished]:
@@ -76,12 +76,12 @@ class Todos:
         return [task for _, task in _tasks_by_key(self._phases) if task.status not in FINISHED]
 
     def enter_branch(self, branch: Iterable[EntryLine]) -> None:
-        """The plan of another conversation: what its last result of the tool says is still to do."""
+        """Restore the plan of another conversation from the last result of its tool."""
         self.close()
         self._phases = drop_finished(find_plan(branch, self._tools))
 
     def close(self) -> None:
-        """No plan, and nothing that would still happen to it."""
+        """Clear the plan and cancel its timers."""
         self._stop_timers()
         self._phases = []
 
@@ -104,7 +104,7 @@ class Todos:
 
 
 def fill_in_plan(given: Sequence[TodoPhaseGiven]) -> list[TodoPhase]:
-    """The same plan with an id for everything and a status for each task; ids that were given stay."""
+    """The same plan with an id for everything and a status for each task; given ids stay."""
     phase_ids = _free_ids("phase", (phase.id for phase in given))
     task_ids = _free_ids("task", (task.id for phase in given for task in phase.tasks))
     return [
@@ -128,13 +128,13 @@ def _fill_in_task(task: TodoTaskGiven, free: Iterator[str]) -> TodoTask:
 
 
 def _free_ids(kind: str, taken: Iterable[str | Absent | None]) -> Iterator[str]:
-    """Ids that nothing has yet, counted up."""
+    """Unused ids, counting up."""
     known = set(taken)
     return (id for id in (f"{kind}-{number}" for number in count(1)) if id not in known)
 
 
 def find_plan(branch: Iterable[EntryLine], tools: Sequence[str]) -> list[TodoPhase]:
-    """The plan in the last good result of one of these tools; empty if there is none."""
+    """The plan in the last good result of one of these tools, or an empty one."""
     names = [name.encode() for name in tools]
     results = [line for line in branch if line.role == "toolResult" and any(name in line.raw for name in names)]
     for line in reversed(results):
@@ -153,7 +153,7 @@ def _find_phases(details: Any) -> Any:
 
 
 def drop_finished(phases: list[TodoPhase]) -> list[TodoPhase]:
-    """What is still to do, without phases that have nothing left."""
+    """The unfinished tasks, without empty phases."""
     return _filter_tasks(phases, lambda key, task: task.status not in FINISHED)
 
 
@@ -168,5 +168,5 @@ def _filter_tasks(phases: list[TodoPhase], keeps: Callable[[_Key, TodoTask], boo
 
 
 def _tasks_by_key(phases: Iterable[TodoPhase]) -> Iterator[tuple[_Key, TodoTask]]:
-    """Each task with what tells it apart; hosts may number the tasks of each phase anew."""
+    """Each task with its identity; hosts may number the tasks of each phase from the start."""
     return (((phase.id, task.id), task) for phase in phases for task in phase.tasks)

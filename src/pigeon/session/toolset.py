@@ -1,8 +1,9 @@
-"""Which tools the model has: those built in, those that the host runs, and those that wait to be found; and what a
-branch says of them.
+"""Which tools the model has: built-in ones, those of the host, and deferred ones; and what a branch declares about
+them.
 
-A branch declares its tools in system messages. They are read when the branch is entered, so that a conversation goes on
-with the tools that it had, and one more is made when a run begins with other tools than the branch has declared.
+A branch declares its tools in system messages. They are read when the branch is entered, so that a conversation
+continues with the tools that it had, and another message is added when a run begins with other tools than the branch
+has declared.
 """
 
 from __future__ import annotations
@@ -21,18 +22,18 @@ from pigeon.wire.messages import SystemMessage, ToolDeclaration, ToolReference
 
 
 class DeclaredTools(Struct, frozen=True):
-    """What the system messages of a branch say: the tools that are active after them, and all they have named."""
+    """The declarations of a branch: the tools that are active after them, and all tools they have named."""
 
     active: list[str]
     named: set[str]
 
 
-# The names of the tools to begin with: of all names that there are, by what the branch declares, if it does.
+# Chooses the initial tools from all names, depending on what the branch declares, if anything.
 Choose = Callable[[list[str], DeclaredTools | None], list[str]]
 
 
 def declared_tools(branch: Sequence[EntryLine]) -> DeclaredTools | None:
-    """All declarations of a branch together, also those before a compaction; none where there are none."""
+    """All declarations of a branch together, even those before a compaction; None if there are none."""
     messages = [line.plain().get("message") for line in branch if line.role == "system"]
     if not messages:
         return None
@@ -55,8 +56,7 @@ def _names_in(message: Any, key: str) -> list[str]:
 
 
 class MissingTools:
-    """Calls of names that no tool has: what may still come to be there has a stand-in, if the options do not rule it
-    out."""
+    """Calls of unknown tools: a tool that may still appear has a stand-in, unless the options rule it out."""
 
     def __init__(self, callable_tools: Callable[[], dict[str, Tool]], admits: Callable[[str], bool]) -> None:
         self._callable = callable_tools
@@ -64,11 +64,12 @@ class MissingTools:
         self._expected: Callable[[str], Tool | None] | None = None
 
     def set_stand_in(self, expected: Callable[[str], Tool | None]) -> None:
-        """Ask this for what stands in for such a name and waits when it is run; what it raises fails the call."""
+        """Set the function that returns a stand-in for such a name; the stand-in waits when it is run. An exception
+        fails the call."""
         self._expected = expected
 
     def find_tool(self, name: str) -> Tool | None:
-        """The tool of this name, or what stands in for it; none if it cannot come to be there; raises `ToolFailed`."""
+        """The tool of this name or its stand-in; None if it cannot appear. Raises `ToolFailed`."""
         tool = self._callable().get(name)
         if tool is None and self._expected is not None and self._admits(name):
             return self._expected(name)
@@ -78,9 +79,9 @@ class MissingTools:
 class Toolset:
     """All tools, and the names of the active ones in the order they are offered.
 
-    `choose` says which tools a conversation begins with; without it they stay as they are. `admits` says whether a
-    tool that is registered later may become active. `facts_of` knows what tools declare by
-    their names, also of those that are not there.
+    `choose` picks the tools that a conversation begins with; without it they stay as they are. `admits` returns whether
+    a tool that is registered later may become active. `facts_of` returns what tools declare, by name, even for tools
+    that are not available.
     """
 
     def __init__(
@@ -103,11 +104,11 @@ class Toolset:
         self.missing = MissingTools(self.callable_tools, admits)
 
     def call_before_use(self, prepare: Callable[[], None]) -> None:
-        """Call this once, before the tools are told to a model for the next time."""
+        """Call this once, before the tools are next sent to a model."""
         self._prepare = prepare
 
     def enter_branch(self, branch: Sequence[EntryLine], *, restore: bool) -> None:
-        """Another branch is in use. With `restore`, a conversation begins or goes on: its tools are chosen anew."""
+        """Switch to another branch. With `restore`, a conversation begins or resumes: its tools are chosen again."""
         self._declared = declared_tools(branch)
         if restore and self._choose is not None:
             lent = [name for name in self._active if name in self._lent]
@@ -115,7 +116,7 @@ class Toolset:
             self._active = list(dict.fromkeys([*chosen, *lent]))
 
     def make_declaration(self, now: Callable[[], int]) -> SystemMessage | None:
-        """What has to be put on record before the next request; none if the branch has declared these tools.
+        """The message to record before the next request, or None if the branch has declared these tools.
 
         Tools that another agent has declared and that do not exist here stay declared.
         """
@@ -137,11 +138,11 @@ class Toolset:
         )
 
     def replace(self, tools: dict[str, Tool]) -> None:
-        """Other implementations under the same names, as when the working directory changes."""
+        """Replace implementations under the same names, as when the working directory changes."""
         self._tools.update(tools)
 
     def add(self, tool: Tool) -> None:
-        """A tool that was registered later: active unless options, or the branch before, left it out."""
+        """Add a tool that was registered later: active unless options, or the branch before, left it out."""
         name = tool.spec.name
         self._tools[name] = tool
         declared = self._declared
@@ -149,15 +150,16 @@ class Toolset:
             self.activate_tool(name)
 
     def remove(self, name: str) -> None:
-        """A tool that was registered later is there no longer."""
+        """Remove a tool that was registered later."""
         self._tools.pop(name, None)
         self._deferred.pop(name, None)
         self._active = [active for active in self._active if active != name or name in self._lent]
 
     def try_defer(self, tool: Tool) -> bool:
-        """A tool that the model is not told of, and may call by its name; false if the options leave it out.
+        """Add a tool that is not shown to the model, which may call it by name; returns False if the options exclude
+        it.
 
-        One that the branch before had active is active again.
+        A tool that the branch before had active is active again.
         """
         name = tool.spec.name
         if not self._admits(name):
@@ -169,7 +171,7 @@ class Toolset:
         return True
 
     def try_load(self, name: str) -> bool:
-        """Makes a deferred tool active, behind all others; returns False if there is none of this name."""
+        """Make a deferred tool active, after all others; returns False if there is none of this name."""
         tool = self._deferred.pop(name, None)
         if tool is None:
             return False
@@ -178,24 +180,23 @@ class Toolset:
         return True
 
     def is_active(self, name: str) -> bool:
-        """Whether the model is told of this tool."""
         return name in self._active
 
     def is_deferred(self, name: str) -> bool:
-        """Whether this tool is there, and the model is not told of it."""
+        """Whether this tool is available but not shown to the model."""
         return name in self._deferred
 
     def activate_tool(self, name: str) -> None:
-        """Make a tool active; nothing happens if there is none of this name, or if it is active already."""
+        """Activate a tool; does nothing if it is unknown or already active."""
         if name not in self._active and (name in self._tools or name in self._lent):
             self._active.append(name)
 
     def is_name_taken(self, name: str) -> bool:
-        """True if this name belongs to an active tool of our own."""
+        """True if an active tool of our own has this name."""
         return name in self._active and name not in self._lent
 
     def set_host_tools(self, tools: dict[str, Tool], shown: Iterable[str]) -> None:
-        """Replace the tools that the host runs; a name that was there before stays active or inactive as it was."""
+        """Replace the host's tools; a name that existed before stays active or inactive."""
         before = self._lent
         self._lent = dict(tools)
         self._active = [name for name in self._active if name in tools or name not in before]
@@ -204,15 +205,14 @@ class Toolset:
                 self.activate_tool(name)
 
     def find_tool(self, name: str) -> Tool | None:
-        """Returns one tool, active or not, or None."""
+        """The tool, active or not, or None."""
         return self._lent.get(name) or self._tools.get(name)
 
     def all_tools(self) -> list[Tool]:
-        """Returns all tools, whether active or not."""
         return list({**self._tools, **self._deferred, **self._lent}.values())
 
     def activate(self, names: Iterable[str]) -> None:
-        """Exactly these tools are active; unknown names are left out."""
+        """Activate exactly these tools; unknown names are left out."""
         self._active = [name for name in dict.fromkeys(names) if name in self._tools or name in self._lent]
 
     @property
@@ -221,19 +221,17 @@ class Toolset:
         return any(self.facts_of(name).command for name in self._active)
 
     def active_tools(self) -> dict[str, Tool]:
-        """The tools that can be called now."""
         return {name: self._require_tool(name) for name in self._active}
 
     def callable_tools(self) -> dict[str, Tool]:
-        """The same, with those that are deferred."""
+        """The active and the deferred tools."""
         return {**self._deferred, **self.active_tools()} if self._deferred else self.active_tools()
 
     def specs(self) -> list[ToolSpec]:
-        """The active tools as they stand in a request."""
         return [self._require_tool(name).spec for name in self._active]
 
     def describe_tools(self) -> tuple[list[tuple[str, str, ToolFacts]], list[str]]:
-        """Name, one line and facts of each active tool, and what their authors advise, for the system prompt."""
+        """Name, one line and facts of each active tool, and the advice of their authors, for the system prompt."""
         tools = self.active_tools().values()
         lines = [(tool.spec.name, getattr(tool, "snippet", ""), self.facts_of(tool.spec.name)) for tool in tools]
         advice = [line for tool in tools for line in getattr(tool, "guidelines", ())]

@@ -54,7 +54,7 @@ class AppendFile:
             os.fchmod(self._descriptor, PRIVATE_FILE)
 
     def append(self, data: bytes) -> None:
-        """Write all of it. Raises `OSError`; the file is then as it was, or `has_torn_line` where that fails too."""
+        """Write all of it. After an `OSError` the file is as before, or `has_torn_line` if restoring failed too."""
         written = 0
         try:
             while written < len(data):
@@ -68,7 +68,6 @@ class AppendFile:
 
     @property
     def is_empty(self) -> bool:
-        """True while nothing was ever written."""
         return os.fstat(self._descriptor).st_size == 0
 
     @property
@@ -79,21 +78,20 @@ class AppendFile:
 
     @property
     def has_torn_line(self) -> bool:
-        """True while half a line may stand at the end of the file."""
+        """True if the file may end in an incomplete line."""
         return self._torn
 
     def accept_content(self) -> None:
-        """Accept what the file holds now, after the writer has read it, and append behind that."""
+        """Accept the current content, after the writer has read it, and append behind it."""
         self._torn = False
         self._remember_size()
 
     def clear(self) -> None:
-        """Drop what is there: a beginning that was never finished."""
         os.ftruncate(self._descriptor, 0)
         self._remember_size()
 
     def sync(self) -> None:
-        """Wait until the disk has it, and knows it by its name."""
+        """Wait until the disk has the content and the file's name."""
         os.fsync(self._descriptor)
         if self._folder_unsafe:
             sync_folder(os.path.dirname(self.path))
@@ -108,7 +106,7 @@ class AppendFile:
         return (there.st_dev, there.st_ino) != self._identity
 
     def close(self) -> None:
-        """Let go of file and lock; the lock first, because a sync that is still under way would keep it."""
+        """Release lock and file; the lock first, because a sync in progress would keep it."""
         fcntl.flock(self._descriptor, fcntl.LOCK_UN)
         os.close(self._descriptor)
 
@@ -142,9 +140,9 @@ def _lock_file(descriptor: int, path: str) -> None:
 def agree_on_path(link: str, path: str) -> str:
     """Returns the path at which all processes that call this for the same `link` at the same time create a file.
 
-    It is that of the first one. None of them waits: the link, which is created at once or exists, says where it
-    leads. The process that has created the file removes it (`end_agreement`); one that was left by a process that was
-    killed does not count. Raises `OSError`.
+    The first caller decides, and none waits: the link either is created at once or exists and holds the path. The
+    process that has created the file removes the link (`end_agreement`); a link left by a killed process does not
+    count. Raises `OSError`.
     """
     make_private_folder(os.path.dirname(link))
     for _ in range(_AGREEMENT_TRIES):
@@ -159,13 +157,12 @@ def agree_on_path(link: str, path: str) -> str:
 
 
 def end_agreement(link: str) -> None:
-    """The file exists, so that others find it by itself, or it could not be created."""
+    """Remove the link: the file exists, so that others find it, or it could not be created."""
     with suppress(FileNotFoundError):
         os.unlink(link)
 
 
 def is_locked_by_writer(path: str) -> bool:
-    """Whether a process holds the lock of this file for appending."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -180,13 +177,14 @@ def is_locked_by_writer(path: str) -> bool:
 
 
 def make_private_folder(folder: str) -> None:
-    """Create a folder, and missing ones above it, that only the user can enter; raises `OSError`."""
+    """Create a folder, and missing parents, that only the user can enter; raises `OSError`."""
     if folder and not os.path.isdir(folder):
         make_private_folder(os.path.dirname(folder))
         try:
             os.mkdir(folder, PRIVATE_FOLDER)
             os.chmod(folder, PRIVATE_FOLDER)
         except FileExistsError:
-            # Another process may have made it meanwhile. A file in the way is another error than a file that is there.
+            # Another process may have created it meanwhile. A file in the way is a different error from an existing
+            # folder.
             if not os.path.isdir(folder):
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), folder) from None

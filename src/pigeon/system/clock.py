@@ -1,5 +1,5 @@
-"""Time: the wall clock for what is written down, the monotonic clock for what is waited for, the pace of
-what is played again, and an event loop whose time-outs count only the time in which the process could work."""
+"""Time: the wall clock for timestamps, the monotonic clock for waiting, the pace of playbacks, and an event loop whose
+time-outs count only the time in which the process could work."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ STANDSTILL = 1.0
 
 
 def now_ms() -> int:
-    """Returns the milliseconds since the epoch, by the clock of the system."""
+    """Milliseconds since the epoch by the system clock."""
     return time.time_ns() // 1_000_000
 
 
 def to_iso(ms: int) -> str:
-    """Returns a time in UTC as text: `YYYY-MM-DDTHH:MM:SS.mmmZ`."""
+    """A time in UTC as text: `YYYY-MM-DDTHH:MM:SS.mmmZ`."""
     return f"{datetime.fromtimestamp(ms // 1000, UTC).isoformat()[:19]}.{ms % 1000:03d}Z"
 
 
@@ -29,12 +29,11 @@ def monotonic_ms() -> int:
 
 
 async def sleep_ms(ms: float) -> None:
-    """Let so many milliseconds pass."""
     await asyncio.sleep(ms / 1000)
 
 
 def speed_of(text: str) -> float | None:
-    """Times the recorded speed, 0 for as fast as possible; None if it is no speed."""
+    """The factor of the recorded speed, 0 for as fast as possible; None if it is not a speed."""
     if text == "max":
         return 0
     try:
@@ -45,24 +44,24 @@ def speed_of(text: str) -> float | None:
 
 
 class PlaybackPace:
-    """How long things take that are played again: as long as they did, divided by a speed; no time with the speed 0."""
+    """The pace of a playback: recorded times divided by a speed; no pauses with the speed 0."""
 
     def __init__(self, speed: float, longest_gap: float = math.inf) -> None:
         self._speed = speed
         self._longest = longest_gap
 
     async def pause(self, ms: float) -> None:
-        """Wait for so much recorded time; for none if it is not known how long it was."""
+        """Wait for so much recorded time; not at all if it is unknown."""
         known = self._speed and 0 < ms < math.inf
         await asyncio.sleep(min(ms / 1000 / self._speed, self._longest) if known else 0)
 
 
 def duration_text(seconds: float, tenths: bool = False) -> str:
-    """How long something takes, as a person reads it: `3 s`, `2 min 5 s`, `4 h 10 min`.
+    """A duration for people:  `3 s`, `2 min 5 s`, `4 h 10 min`.
 
-    With `tenths`, what is shorter than ten seconds has a decimal: `3.2 s`.
+    With `tenths`, durations below ten seconds have a decimal: `3.2 s`.
     """
-    # What is rounded decides, so that nothing takes 60 seconds.
+    # Decided by the rounded value, so that nothing takes 60 seconds.
     if tenths and round(seconds, 1) < 10:
         return f"{max(0.0, seconds):.1f} s"
     whole = max(0, round(seconds))
@@ -82,7 +81,7 @@ class _WatchedSelector(selectors.DefaultSelector):
         self._seen = time.monotonic()
 
     def observe(self) -> float:
-        """The time now; a long while since the last look, without waiting for anything, was lost."""
+        """The time now; a long gap since the last look, without waiting for anything, counts as lost."""
         now = time.monotonic()
         if now - self._seen > STANDSTILL:
             self.lost += now - self._seen
@@ -90,7 +89,7 @@ class _WatchedSelector(selectors.DefaultSelector):
         return now
 
     def select(self, timeout: float | None = None) -> list[Any]:
-        """Wait; a wait much longer than was asked for was lost."""
+        """Wait; a wait much longer than requested counts as lost."""
         before = self.observe()
         ready = super().select(timeout)
         self._seen = time.monotonic()
@@ -101,10 +100,11 @@ class _WatchedSelector(selectors.DefaultSelector):
 
 
 class SteadyLoop(asyncio.SelectorEventLoop):
-    """An event loop whose clock stands while the process stands still.
+    """An event loop whose clock stops while the process is stopped.
 
-    A process that was stopped (SIGSTOP, a debugger, a frozen container) finds all its time-outs over when it goes on,
-    though it could not have read what came meanwhile: a good answer of a model would count as silence.
+    A process that was stopped (SIGSTOP, a debugger, a frozen container) would find all its time-outs expired when it
+    continues, although it could not have read the input that came meanwhile: a good answer of a model would count as
+    silence.
     """
 
     def __init__(self) -> None:

@@ -1,7 +1,7 @@
-"""What surrounds an agent: variables, home, the folder that relative paths begin at, clock, ids, the terminal.
+"""What surrounds an agent: variables, home, the folder where relative paths begin, clock, ids, the terminal.
 
-The caller of `pigeon.app.build` gives it, so that agents in one process can have different ones. Packages get it, or
-the values that they need from it, and never ask the process; `pigeon.app.environment` reads that of the process.
+The caller of `pigeon.app.build` provides it, so that agents in one process can have different ones. Packages get it, or
+the values that they need from it, and never read the process's own; `pigeon.app.environment` does that.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ DOCS_FOLDER = os.path.join(os.path.dirname(os.path.dirname(__file__)), "docs")
 
 
 def no_terminal_message(folder: str) -> str:
-    """Where no person can be asked which session to resume."""
+    """The error message if no person can be asked which session to resume."""
     raise StartupError("--resume needs a terminal to choose in; here use --session PATH|ID or --continue")
 
 
 class Environment(Struct, frozen=True, kw_only=True):
     """The surroundings of one agent.
 
-    `variables` may change while the agent runs (those of the process do when an extension sets one): they are read when
-    they are needed. `cwd` is empty where the process has no working directory any more. `pick_session` is given a
-    folder of sessions and returns the file that a person chose. `called` is the name of another agent of the family
-    where the program was called by it. In a `reproducible` one the same happens each time: it is that of a recording.
-    `module_path` is where Python looks for modules, if the process is Pigeon's own: folders that commands in a sandbox
-    can write are taken out of it.
+    `variables` may change while the agent runs (those of the process do when an extension sets one), so they are read
+    when they are needed. `cwd` is empty if the process has no working directory any more. `pick_session` is given a
+    folder of sessions and returns the file that a person chose. `called` is the name of another agent of the family if
+    the program was called by that name. A `reproducible` environment gives the same results each time, as for a
+    recording. `module_path` is Python's module search path, if the process is Pigeon's own: folders that commands in a
+    sandbox can write are removed from it.
     """
 
     variables: Mapping[str, str]
@@ -52,12 +52,11 @@ class Environment(Struct, frozen=True, kw_only=True):
 
     @property
     def temporary_folder(self) -> str:
-        """The folder for temporary files."""
         return next((self.variables[name] for name in ("TMPDIR", "TEMP", "TMP") if self.variables.get(name)), "/tmp")
 
     @property
     def homes(self) -> tuple[str, ...]:
-        """The home that `~` means, and the one that the system has for the user."""
+        """The home that `~` means, and the user's home according to the system."""
         import pwd
 
         try:
@@ -66,10 +65,10 @@ class Environment(Struct, frozen=True, kw_only=True):
             return (self.home,)
 
     def agent_dir(self, asked: str | None = None) -> str:
-        """The folder of settings, models, keys and sessions: the one asked for, else a variable's, else in the home.
+        """The folder of settings, models, keys and sessions: the requested one, else a variable's, else in the home.
 
-        A program that is `called` like another agent of the family stands in for it: it uses the folder of that agent,
-        unless there is one of its own.
+        A program that is `called` like another agent of the family replaces it: it uses the folder of that agent,
+        unless Pigeon's own exists.
         """
         named = asked or self.variables.get("PIGEON_CODING_AGENT_DIR") or self.variables.get("PI_CODING_AGENT_DIR")
         if named:
@@ -77,10 +76,10 @@ class Environment(Struct, frozen=True, kw_only=True):
         own = os.path.join(self.home, OWN_NAME, "agent")
         if self.called not in FAMILY or os.path.lexists(own):
             return own
-        # Only the two that know this variable; it names a folder in the home.
+        # Only the two that know this variable, which names a folder in the home.
         renamed = self.variables.get("PI_CONFIG_DIR") if self.called != "pi" else None
         return os.path.join(self.home, renamed or FAMILY[self.called], "agent")
 
     def absolute_path(self, path: str) -> str:
-        """Where a path of the options leads."""
+        """A path of the options as an absolute path."""
         return absolute_path(path, self.cwd, self.home)

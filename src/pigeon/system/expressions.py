@@ -1,9 +1,9 @@
 """Regular expressions from rule files and from schemas of tools, searched with a limit on time.
 
-The syntax is that of `re`, which checks it; the search is done by the `regex` package, which can be stopped. What
-`regex` understands in addition would change the meaning of some expressions, so these signs are escaped: `x{i}` is
-a text for `re` and "nearly x" for `regex`, and `[[:a]` is a set with a bracket in it. `regex` also writes out
-every repetition (`(a{1000}){1000}` takes a second, one more level all memory): what grows too large is refused.
+The syntax is that of `re`, which checks it; the search is done by the `regex` package, which can be stopped. Additional
+syntax of `regex` would change the meaning of some expressions, so these characters are escaped: `x{i}` is a text for
+`re` and "nearly x" for `regex`, and `[[:a]` is a set with a bracket in it. `regex` also writes out every repetition
+(`(a{1000}){1000}` takes a second, one more level all memory): expressions that grow too large are refused.
 
 The time is that of the processor, not of the clock: a busy machine does not make an expression look slow.
 """
@@ -23,7 +23,7 @@ _IN_SET = r"(?s)(\\.)|\["
 
 
 class Expression:
-    """One expression; raises `ValueError` with a reason if it is none."""
+    """One expression; raises `ValueError` with a reason if it is invalid."""
 
     def __init__(self, text: str, multiline: bool = False) -> None:
         flags = re.MULTILINE if multiline else re.NOFLAG
@@ -34,7 +34,7 @@ class Expression:
             raise ValueError(str(error)) from None
 
     def search(self, text: str, start: int = 0, seconds: float = SECONDS) -> tuple[int, int] | None:
-        """Where it first matches at `start` or behind it; raises `TimeoutError` if that takes too long to find out."""
+        """The first match at or after `start`; raises `TimeoutError` if that takes too long to find out."""
         found = self._pattern.search(text, start, timeout=seconds)
         return None if found is None else found.span()
 
@@ -49,7 +49,7 @@ def _compile_expression(text: str, multiline: bool) -> Any:
 
 
 def _compile_silently(module: Any, text: str, flags: int) -> Any:
-    """Both packages warn about sets that may mean something else in their future; users cannot do anything about it."""
+    """Suppresses warnings of both packages about sets whose meaning may change: users cannot do anything about them."""
     import warnings
 
     with warnings.catch_warnings():
@@ -58,9 +58,9 @@ def _compile_silently(module: Any, text: str, flags: int) -> Any:
 
 
 def _escape_for_re(text: str) -> str:
-    """The expression with the signs escaped that only `regex` knows; raises `ValueError` if it is too large."""
+    """The expression with characters escaped that only `regex` interprets; raises `ValueError` if it is too large."""
     parts: list[str] = []
-    sizes = [0]  # of the groups that are open, with their repetitions written out
+    sizes = [0]  # of the open groups, with their repetitions written out
     last = 0
     for token in re.finditer(_TOKEN, text):
         sign, kind = token[0], token.lastgroup

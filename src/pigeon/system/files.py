@@ -1,10 +1,10 @@
-"""Files as others expect them treated: read with a limit, replaced whole or not at all, and written in turn.
+"""Careful file access: reads with a limit, replacements that are complete or do not happen, and writes in turn.
 
 `swap_file` puts a new file in the place of another in one step; `replace_file` does that for a file of the user, keeps
 its links, mode and owner, and writes in place where a swap is impossible: the file has several names, or its folder
 takes no new file. Writing in place promises that a failure leaves the old content: the space is reserved before the
-first byte changes, what was written over is put back, and if even that fails, the old content is saved elsewhere and
-the error says where. `read_text` and its relatives are for texts that users write: UTF-8 with or without a mark.
+first byte changes, what was overwritten is put back, and if even that fails, the old content is saved elsewhere and the
+error names the place. `read_text` and its relatives are for texts that users write: UTF-8 with or without a mark.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class NotRegular(OSError):
 
 
 def error_code(error: OSError) -> str:
-    """Returns the symbolic name of an error's number, such as `ENOENT`."""
+    """The symbolic name of an error's number, such as `ENOENT`."""
     return errno.errorcode.get(error.errno or 0, "EIO")
 
 
@@ -66,12 +66,12 @@ def error_text(error: OSError, deed: str, path: str) -> str:
 
 
 def notes_of(error: OSError) -> list[str]:
-    """What a failed write said about the old content of the file."""
+    """The notes of a failed write about the old content of the file."""
     return getattr(error, "__notes__", [])
 
 
 def open_regular(path: str | HeldPath) -> int:
-    """A descriptor for reading; never waits for a writer, and refuses what is not a regular file."""
+    """A descriptor for reading; never waits for a writer, and refuses anything but regular files."""
     flags = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
     descriptor = os.open(path, flags) if isinstance(path, str) else path.open(flags)
     try:
@@ -100,7 +100,7 @@ def read_whole(path: str | HeldPath, at_most: int) -> bytes:
 
 
 def read_rest(descriptor: int, at_most: int) -> bytes:
-    """All bytes from where the descriptor stands; `EFBIG` if there are more than `at_most`."""
+    """All bytes from the descriptor's position on; `EFBIG` if there are more than `at_most`."""
     parts: list[bytes] = []
     size = 0
     while part := os.read(descriptor, 1 << 20):
@@ -130,7 +130,7 @@ def _decode_text(data: bytes) -> str:
 
 
 def replace_file(path: str | HeldPath, data: bytes, mode: int | None = None) -> None:
-    """Give a file of the user this content; links, mode and owner stay, and folders are made.
+    """Replace the content of a user's file; links, mode and owner stay, and folders are created.
 
     A file with several names, or in a folder where nothing can be created, is overwritten in place instead.
     """
@@ -159,13 +159,13 @@ def replace_file(path: str | HeldPath, data: bytes, mode: int | None = None) -> 
 
 
 def put_file(path: str, data: bytes | Iterable[bytes], mode: int) -> None:
-    """Put a new file at a name in a folder that exists, in the place of a regular file if there is one.
+    """Create a file in an existing folder, replacing a regular file of that name.
 
-    Data may come in pieces, which are written as they come; if they end with an error, nothing has changed.
+    Data may be an iterable of pieces, which are written as they come; if it raises an error, nothing has changed.
 
-    A link at that name is refused, one that is planted meanwhile is replaced and not followed, and what other names
-    (hard links) the older file has keeps its content. Mode and owner of the older file do not count: it may have been
-    put there so that others can read the new one.
+    A link at that name is refused, one that is planted meanwhile is replaced and not followed, and other names (hard
+    links) of the older file keep its content. Mode and owner of the older file are not kept: it may have been planted
+    so that others can read the new one.
     """
     folder, name = os.path.split(path)
     descriptor = os.open(folder or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -178,14 +178,14 @@ def put_file(path: str, data: bytes | Iterable[bytes], mode: int) -> None:
 
 
 def swap_file(path: str, data: bytes, mode: int) -> None:
-    """Put a new file in the place of another in one step, and wait until the disk has it; never writes in place."""
+    """Replace one file by another in one step, and wait until the disk has it; never writes in place."""
     _swap(path, data, mode, durable=True)
     with contextlib.suppress(OSError):
         sync_folder(os.path.dirname(path))
 
 
 def sync_folder(folder: str) -> None:
-    """Wait until the disk knows the names in a folder."""
+    """Wait until the disk has the names in a folder."""
     descriptor = os.open(folder or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -201,7 +201,7 @@ def _swap(
     durable: bool = False,
     folder: int | None = None,
 ) -> None:
-    """Put it at `target`, which is meant from `folder` if that is given."""
+    """Swap in a file at `target`, which is relative to `folder` if that is given."""
     above, name = os.path.split(target)
     # File systems count the bytes of a name, not its characters.
     start = os.fsencode(name)[:100].decode("utf-8", "ignore")
@@ -233,7 +233,7 @@ def _keep_owner(descriptor: int, before: os.stat_result) -> None:
 
 
 def _overwrite(path: HeldPath, data: bytes) -> None:
-    """Give an existing file this content; the note of an `OSError` tells what became of the old content."""
+    """Overwrite an existing file; the notes of an `OSError` tell what happened to the old content."""
     descriptor, readable = _open_for_writing(path)
     try:
         size = os.fstat(descriptor).st_size
@@ -257,7 +257,7 @@ def _open_for_writing(path: HeldPath) -> tuple[int, bool]:
 
 
 def _reserve(descriptor: int, size: int) -> None:
-    """Have the disk room for everything before the first byte changes, where the system can do that."""
+    """Reserve space for everything before the first byte changes, if the system can do that."""
     reserve = getattr(os, "posix_fallocate", None)
     if reserve is None or size <= os.fstat(descriptor).st_blocks * 512:
         return
@@ -269,7 +269,7 @@ def _reserve(descriptor: int, size: int) -> None:
 
 
 def _restore_content(descriptor: int, path: str, old: bytes | None, size: int) -> str:
-    """Undo, and say what became of the old content. Only the start was written over: the rest was never touched."""
+    """Restore the old content, and return what happened to it. Only the overwritten start needs restoring."""
     if old is None:
         with contextlib.suppress(OSError):
             os.ftruncate(descriptor, size)
@@ -285,7 +285,7 @@ def _restore_content(descriptor: int, path: str, old: bytes | None, size: int) -
 
 
 def _save_copy(descriptor: int, path: str, old: bytes, size: int) -> str | None:
-    """The name of a copy of the old content; none if it cannot be kept anywhere."""
+    """The path of a copy of the old content, or None if it cannot be kept anywhere."""
     import tempfile
 
     for folder in (*SAVING_FOLDERS, os.path.dirname(path)):
@@ -340,7 +340,7 @@ _turns: dict[str, _Turn] = {}
 
 @contextlib.asynccontextmanager
 async def file_lock(place: str) -> AsyncIterator[None]:
-    """Hold a file, by its real path, for a read-modify-write; others who ask wait in the order of asking."""
+    """Hold a file, by its real path, for a read-modify-write; other callers wait in order."""
     turn = _turns.setdefault(place, _Turn())
     turn.users += 1
     try:
@@ -359,7 +359,7 @@ async def run_in_thread(work: Callable[[], _T]) -> _T:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
         while not running.done():
-            # Cancelled again while waiting: that changes nothing about what the thread is doing.
+            # Cancelled again while waiting: that does not stop the thread.
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait({running})
         raise

@@ -1,4 +1,4 @@
-"""The garbage collector of Python, kept from looking for garbage where there is none: while much is loaded at once."""
+"""Pauses of Python's garbage collector while much is loaded at once and nothing is garbage."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def pausing_garbage_collection() -> Iterator[None]:
-    """Do something without looking for garbage, which would take longer than the work; nothing may be awaited in it."""
+    """Run the body without garbage collection, which would take longer than the work; it must not await anything."""
     was_on = gc.isenabled()
     gc.disable()
     try:

@@ -1,14 +1,15 @@
 """Globs: the one translation of wildcard patterns into regular expressions, matched in linear time.
 
 For `find`, `grep`, permission rules, ignore files, lists of models, stream rules and the lists of skills in settings:
-each has a function here that says which signs have a meaning. The patterns come from models, projects and hosts, and a
-match holds the interpreter's lock, so none may take long. That is why this is not done with `pathspec`: its expressions
-backtrack (`*a*a*a*a*ab` on a name of 200 characters takes 56 seconds), it knows no smart case and no braces, and its
-import takes longer than most searches. Globs whose `*` crosses slashes are those of the standard library.
+each has a function here that decides which characters are special. The patterns come from models, projects and hosts,
+and a match holds the interpreter's lock, so none may take long. That is why this is not done with `pathspec`: its
+expressions backtrack (`*a*a*a*a*ab` on a name of 200 characters takes 56 seconds), it knows no smart case and no
+braces, and its import takes longer than most searches. Globs whose `*` crosses slashes are those of the standard
+library.
 
 How a path glob becomes an expression: `*` stays within a name, `**` crosses names, and everything between two of them
 is a piece of fixed length. A piece is searched from left to right and its first place is kept (an atomic group): a
-later one could not make more of the rest match. After `**` the search begins anew with each name, for the same reason.
+later one could not make more of the rest match. After `**` the search restarts at each name, for the same reason.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _MEMBERS = re.compile("(.)-(.)|(.)", re.DOTALL)
 
 
 class GlobSyntax(Struct, frozen=True):
-    """Which signs besides `*`, `?` and a `**` that is a whole name have a meaning.
+    """Which characters besides `*`, `?` and a `**` that is a whole name are special.
 
     `deep` lets `**` cross slashes inside a name, too; `itself` lets `x/**` also mean `x`.
     """
@@ -48,7 +49,7 @@ _MODELS = GlobSyntax(escapes=False, deep=True)
 
 
 def find_tool_matcher(pattern: str) -> Matcher:
-    """Globs of `find`: with braces; one without a slash is tried on the last name, one with a slash at any depth.
+    """Globs of `find`: with braces; a pattern without a slash matches the last name, one with a slash at any depth.
 
     A pattern without an upper-case letter ignores case.
     """
@@ -61,7 +62,8 @@ def find_tool_matcher(pattern: str) -> Matcher:
 
 
 def grep_tool_matcher(pattern: str) -> Matcher:
-    """The same for `grep`: case counts, a pattern with a slash is the whole path, and with one at its end all below."""
+    """The same for `grep`: case counts, a pattern with a slash matches the whole path, and one that ends in a slash
+    everything below."""
     _require_valid(pattern)
     whole_path = "/" in pattern
     rooted = pattern.removeprefix("./").removeprefix("/")
@@ -70,12 +72,12 @@ def grep_tool_matcher(pattern: str) -> Matcher:
 
 @lru_cache(maxsize=4096)
 def rule_matcher(pattern: str) -> Matcher:
-    """Paths of permission rules: only `*`, `?` and `**` have a meaning."""
+    """Paths of permission rules: only `*`, `?` and `**` are special."""
     return _compile_matcher(path_expression(pattern, _RULES))
 
 
 def model_matcher(pattern: str) -> Matcher:
-    """References of models: with classes, case ignored; a pattern with a class that makes no sense is a plain text."""
+    """References of models: with classes, ignoring case; a pattern with an invalid class is a plain text."""
     try:
         return _compile_matcher(path_expression(pattern, _MODELS), re.IGNORECASE)
     except re.error:
@@ -84,7 +86,8 @@ def model_matcher(pattern: str) -> Matcher:
 
 @lru_cache(maxsize=512)
 def text_matcher(pattern: str, classes: bool = True) -> Matcher:
-    """Any text, such as a command: `*` and `?` match slashes, too. The globs of `fnmatch`, which are linear."""
+    """Any text, such as a command: `*` and `?` match slashes too. These are the globs of `fnmatch`, which are
+    linear."""
     from fnmatch import translate
 
     return _compile_matcher(translate(pattern if classes else pattern.replace("[", "[[]")))
@@ -92,7 +95,7 @@ def text_matcher(pattern: str, classes: bool = True) -> Matcher:
 
 @lru_cache(maxsize=512)
 def any_text_matcher(pattern: str) -> Matcher:
-    """The same for one of many texts, which are given as one, each between two NULs; only `*` and `?` have a meaning.
+    """The same for any of several texts, joined with two NULs between them; only `*` and `?` are special.
 
     One search over all of them is much faster than a match of each.
     """
@@ -108,7 +111,7 @@ def any_text_matcher(pattern: str) -> Matcher:
 
 
 def path_expression(pattern: str, syntax: GlobSyntax = _PLAIN) -> str:
-    """A regular expression for the whole of a path, to be compiled with `DOTALL`; braces have no meaning in it."""
+    """A regular expression for a whole path, to be compiled with `DOTALL`; braces are not special."""
     below = pattern == "**" or pattern.endswith("/**")
     itself = below and syntax.itself and pattern != "**"
     pieces = _pieces(pattern[: -3 if itself else -2] if below else pattern, syntax)
@@ -125,14 +128,14 @@ def path_expression(pattern: str, syntax: GlobSyntax = _PLAIN) -> str:
 
 
 def _block_expression(block: list[tuple[str, str]]) -> str:
-    """The pieces up to the next wildcard that crosses names: the first place where they stand is the best one."""
+    """The pieces up to the next wildcard that crosses names: their first place is the best one."""
     steps = "".join(f"(?>[^/]*?{piece})" for _, piece in block[1:])
     start = _start_expression(*block[0], alone=not steps)
     return f"(?>{start}{steps})" if block[0][0] in _CROSSING else start + steps
 
 
 def _last_block(block: list[tuple[str, str]]) -> str:
-    """The pieces behind the last wildcard that crosses names: the last of them stands at the end of the path."""
+    """The pieces after the last wildcard that crosses names: the last of them is at the end of the path."""
     start = _start_expression(*block[0], alone=len(block) == 1)
     if len(block) == 1:
         return start
@@ -140,14 +143,15 @@ def _last_block(block: list[tuple[str, str]]) -> str:
 
 
 def _start_expression(wildcard: str, piece: str, alone: bool) -> str:
-    """The beginning of a block. What fails behind a piece in the middle of a name fails behind any later one there."""
+    """The beginning of a block. If the text after a piece in the middle of a name fails, it also fails after any later
+    one there."""
     if wildcard == _DEEP:
         return f"(?:[^/]*/)*?{f'[^/]*?{piece}' if alone else f'(?>[^/]*?{piece})'}"
     return f"(?:[^/]+/)*?{piece}" if wildcard == _NAMES else piece
 
 
 def _pieces(pattern: str, syntax: GlobSyntax) -> list[tuple[str, str]]:
-    """The pattern as pieces of fixed length, each an expression with the wildcard that stands before it."""
+    """The pattern as pieces of fixed length, each an expression with the wildcard before it."""
     pieces = [("", "")]
     at = 0
     while at < len(pattern):
@@ -168,7 +172,7 @@ def _pieces(pattern: str, syntax: GlobSyntax) -> list[tuple[str, str]]:
 
 
 def _parse_single(pattern: str, at: int, syntax: GlobSyntax) -> tuple[str, int]:
-    """The expression for one character, and where the pattern goes on."""
+    """The expression for one character, and the next position in the pattern."""
     sign = pattern[at]
     at += 1
     if sign == "?":
@@ -194,7 +198,7 @@ def _parse_class(pattern: str, at: int) -> tuple[str, int]:
 
 
 def _class_end(pattern: str, at: int) -> int:
-    """Where the class ends that begins here; one that stands first belongs to it."""
+    """The end of the class that begins here; a bracket at its start belongs to it."""
     return pattern.find("]", at + 2 if pattern[at : at + 1] in ("!", "^") else at + 1)
 
 
@@ -210,7 +214,7 @@ def _compile_matcher(expression: str, case: re.RegexFlag = re.NOFLAG) -> Matcher
 def _brace_matcher(pattern: str, whole_path: bool, case: re.RegexFlag) -> Matcher:
     alternatives = _alternatives(pattern)
     for one in alternatives:
-        _refuse_mistake(one)  # what stands beside each other now may be a range that runs backwards
+        _refuse_mistake(one)  # characters that are adjacent now may form a reversed range
     tests = [_compile_matcher(path_expression(one), case) for one in alternatives]
 
     def matches(path: str) -> bool:
@@ -234,7 +238,7 @@ def _refuse_mistake(pattern: str) -> None:
 
 
 def _describe_mistake(pattern: str) -> str:
-    """What makes no sense in a pattern with classes and braces; empty if all does."""
+    """The mistake in a pattern with classes and braces; empty if it is valid."""
     open_braces: list[int] = []
     at = 0
     while at < len(pattern):
@@ -282,7 +286,7 @@ def _alternatives(pattern: str) -> list[str]:
 
 
 def _find_brace(pattern: str) -> tuple[int, int, list[str]] | None:
-    """The first complete `{a,b}` of a pattern; braces in a class are characters of the class."""
+    """The first complete `{a,b}` of a pattern; braces in a class are ordinary characters."""
     start = depth = 0
     cuts: list[int] = []
     passed = 0

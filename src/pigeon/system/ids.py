@@ -1,8 +1,8 @@
-"""Identifiers: of sessions, entries, requests and dialogs; and the chance in pauses.
+"""Identifiers of sessions, entries, requests and dialogs; and the random part of pauses.
 
-Each agent has one `Ids` (`Environment.ids`). With a seed it gives the same ids in the same order again, which is how a
-recorded run is played to a host byte for byte. Kinds of ids do not depend on each other: one dialog more changes no
-entry.
+Each agent has one `Ids` (`Environment.ids`). With a seed it produces the same ids in the same order again, so that a
+recorded run is replayed to a host byte for byte. Kinds of ids do not depend on each other: an additional dialog changes
+no entry.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Ids:
-    """Makes the ids of one agent: by chance, or from a seed."""
+    """Makes the ids of one agent, randomly or from a seed."""
 
     def __init__(self, seed: str | None = None) -> None:
         self._seed = seed
@@ -31,7 +31,7 @@ class Ids:
         return str(uuid.UUID(int=value))
 
     def entry_id(self, taken: Container[str]) -> str:
-        """An id for a new entry of a session: eight hex digits, or a long one where those are used up."""
+        """An id for a new entry of a session: eight hex digits, or a long one when those are used up."""
         for _ in range(100):
             candidate = self._random_bytes("entry", 4).hex()
             if candidate not in taken:
@@ -39,7 +39,7 @@ class Ids:
         return self._random_bytes("entry", 16).hex()
 
     def request_id(self) -> str:
-        """Sixteen hex digits, for what the host is asked."""
+        """Sixteen hex digits, for requests to the host."""
         return self._random_bytes("request", 8).hex()
 
     def dialog_id(self) -> str:
@@ -50,7 +50,7 @@ class Ids:
         return os.urandom(4).hex() if self._seed is None else Ids(self._seed)._random_bytes("folder", 4).hex()
 
     def random_fraction(self) -> float:
-        """From 0 to 1, for how long a pause is."""
+        """From 0 to 1, for the length of a pause."""
         return int.from_bytes(self._random_bytes("fraction", 4), "big") / 0xFFFFFFFF
 
     def _random_bytes(self, kind: str, count: int) -> bytes:

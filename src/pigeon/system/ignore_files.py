@@ -1,8 +1,9 @@
-"""Ignore files (`.gitignore` and its relatives): what their lines leave out. The only reader of such files.
+"""Ignore files (`.gitignore` and its relatives): which paths their lines exclude. The only reader of such files.
 
-`Ignored` judges as ripgrep judges files, for what ripgrep itself never lists (`tools/searching`); `IgnoreLines` is one
-file alone, for searches that collect such files themselves (`resources/skills`). The lines are translated by
-`system/globs` because a project's own file must not be able to stop the process: see there for why not by `pathspec`.
+`Ignored` applies ripgrep's rules, for files that ripgrep itself never lists (`tools/searching`); `IgnoreLines` is a
+single file, for searches that collect such files themselves (`resources/skills`). The lines are translated by
+`system/globs` because a project's own file must not be able to hang the process; that module explains why `pathspec` is
+not used.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pigeon.system.paths import expand_home
 
 _BIGGEST = 1 << 20
 _MOST_LINES = 10_000
-# The files that say what is ignored, the most important kind first, and whether they reach into repositories below.
+# The kinds of ignore files, the most important first, and whether they apply inside repositories below.
 _KINDS = ((".rgignore", True), (".ignore", True), (".gitignore", False), (".git/info/exclude", False))
 _EXCLUDES_FILE = r'(?im)^\s*excludesfile\s*=\s*"?\s*(\S+?)\s*"?\s*$'
 
@@ -30,7 +31,7 @@ class IgnoreLines:
         self._lines = [line for text in reversed(lines) if (line := _parse_line(text)) is not None]
 
     def verdict(self, path: str, is_folder: bool) -> bool | None:
-        """True if a path from the file's folder on is ignored, false if it is kept, nothing if no line names it."""
+        """True if a path relative to the file's folder is ignored, False if it is kept, None if no line matches it."""
         for expression, ignores, folders_only in self._lines:
             if (is_folder or not folders_only) and expression.fullmatch(path):
                 return ignores
@@ -38,7 +39,7 @@ class IgnoreLines:
 
 
 def read_ignore_file(file: str) -> IgnoreLines:
-    """The lines of a file; one that is not there or cannot be read has none."""
+    """The lines of a file; empty if it is missing or cannot be read."""
     return IgnoreLines(_read_text(file))
 
 
@@ -69,7 +70,7 @@ class Ignored:
         self._repositories: dict[str, bool] = {}
 
     def __call__(self, path: str, is_folder: bool) -> bool:
-        """Whether a path relative to the directory is left out; what is above it must have been asked before."""
+        """Whether a path relative to the directory is excluded; its parents must have been tested before."""
         full = f"{self._root}/{path}"
         for kind, reaches_in in _KINDS:
             folder = full
@@ -96,7 +97,7 @@ class Ignored:
 
 
 def user_ignore_file(variables: Mapping[str, str], home: str) -> str:
-    """The user's own list for all repositories, as git's configuration names it."""
+    """The user's own list for all repositories, from git's configuration."""
     settings = variables.get("XDG_CONFIG_HOME") or f"{home}/.config"
     for file in (f"{home}/.gitconfig", f"{settings}/git/config"):
         if named := re.search(_EXCLUDES_FILE, _read_text(file)):

@@ -1,9 +1,9 @@
 """Paths as people and models write them: relative to a folder, with a home, a mention sign or odd spellings.
 
-`PathResolver` is the one resolver of what models write. It answers with a `HeldPath`: the file that the text meant at
-that moment, held by a descriptor. Permission rules look at its names and its place, and the tool opens it through the
-same object, so that neither a spelling nor a link that is made later can come between the two. `absolute_path` is for
-paths in options and settings, which have no spellings.
+`PathResolver` is the one resolver of paths that models write. It returns a `HeldPath`: the file that the text meant at
+that moment, held by a descriptor. Permission rules check its names and its place, and the tool opens it through the
+same object, so that neither another spelling nor a link that is made later can make the two differ. `absolute_path` is
+for paths in options and settings, which are not respelled.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _CURLY = "\u2019"
 _FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 _F_GETPATH = 50
 _NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
-# Of every procfs, wherever it is mounted: what shows the start, the memory or the state of a process.
+# In every procfs, wherever it is mounted: files that show the arguments, the memory or the state of a process.
 _PROCESS_MEMORY = (
     r"(.*)/proc/(?:\d+|self|thread-self)/(?:task/[^/]+/)?"
     r"(?:environ|cmdline|auxv|mem|maps|smaps|smaps_rollup|numa_maps|pagemap|stack|syscall|(?:fd|map_files)/.*)"
@@ -38,23 +38,23 @@ _PROCESS_MEMORY = (
 def absolute_path(path: str, base: str, home: str) -> str:
     """Where a path leads that stands in options or settings: `~` is `home`, and a relative path begins at `base`.
 
-    Takes the place of `os.path.abspath(os.path.expanduser(path))`, which asks the process for both.
+    Replaces `os.path.abspath(os.path.expanduser(path))`, which takes both from the process.
     """
     return os.path.normpath(os.path.join(base, expand_home(path, home)))
 
 
 def absolute_entries(search_path: str | None) -> str:
-    """The entries of a PATH that mean the same in every folder; `os.defpath` where there is no PATH.
+    """The absolute entries of a PATH, or `os.defpath` without a PATH.
 
-    An empty or relative entry would run what lies in the working directory, which may be anything. For the programs
-    that Pigeon itself looks for; the user's own commands keep the PATH that the user gave them.
+    An empty or relative entry would run programs of the working directory, which may be anything. This is for the
+    programs that Pigeon itself looks for; the user's own commands keep the user's PATH.
     """
     entries = (os.defpath if search_path is None else search_path).split(os.pathsep)
     return os.pathsep.join(entry for entry in entries if os.path.isabs(entry))
 
 
 def expand_home(path: str, home: str) -> str:
-    """The path with its leading `~` or `~name` filled in; a name that no user has stays as it is."""
+    """The path with a leading `~` or `~name` expanded; the name of an unknown user stays as it is."""
     if not path.startswith("~"):
         return path
     user, slash, rest = path[1:].partition("/")
@@ -72,11 +72,11 @@ def _home_of(user: str) -> str | None:
 
 
 class HeldPath:
-    """The file or folder that a path named when it was resolved; `close` lets it go.
+    """The file or folder that a path named when it was resolved; `close` releases it.
 
-    `names` are the absolute paths that the text may have meant, links not followed. `place` is where the one that was
-    chosen really is. It is opened from the descriptor of its folder, or of the nearest folder that exists, and no link
-    is followed from there on: what is opened stands at `place`, or the opening fails.
+    `names` are the absolute paths that the text may have meant, links not followed. `place` is the real path of the
+    chosen one. It is opened from the descriptor of its folder, or of the nearest existing folder, and no link is
+    followed from there on: the opened file is at `place`, or opening fails.
     """
 
     def __init__(self, names: tuple[str, ...], folder: int, rest: list[str], place: str) -> None:
@@ -92,17 +92,16 @@ class HeldPath:
 
     @property
     def name(self) -> str:
-        """Its name in `folder`; `.` for a folder, which is held itself."""
+        """Its name in `folder`; `.` for a folder, which is itself held."""
         return self._rest[-1] if self._rest else "."
 
     def open(self, flags: int) -> int:
-        """A descriptor of it; raises `OSError`."""
         return os.open(self.name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self.open_folder())
 
     def open_folder(self, make: bool = False) -> int:
-        """The descriptor of the folder that `name` stands in, which stays ours; folders that are missing can be made.
+        """The descriptor of the folder that contains `name`, which stays ours; missing folders can be created.
 
-        Raises `OSError` where there is none, or where a link stands by now.
+        Raises `OSError` if there is none, or if there is a link by now.
         """
         if self._folder is None:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF), self.place)
@@ -117,7 +116,7 @@ class HeldPath:
         return self._folder
 
     def close(self) -> None:
-        """Let go of it; nothing can be opened through it any more."""
+        """Release the descriptor; nothing can be opened through this object any more."""
         if self._folder is not None:
             os.close(self._folder)
             self._folder = None
@@ -130,7 +129,8 @@ class HeldPath:
 
 
 def hold(path: str, names: tuple[str, ...] = ()) -> HeldPath:
-    """What an absolute path names now, behind all links; raises `OSError` if the system has no room for that."""
+    """The file that an absolute path names now, with all links resolved; raises `OSError` if the system has no
+    descriptors left."""
     rest: list[str] = []
     folder = os.path.realpath(path)
     while True:
@@ -142,7 +142,7 @@ def hold(path: str, names: tuple[str, ...] = ()) -> HeldPath:
                 raise
         folder, name = os.path.split(folder)
         rest.insert(0, name)
-    # The descriptor says where it really is; a link may have taken the place of a folder since the path was resolved.
+    # The descriptor shows the real place; a link may have replaced a folder since the path was resolved.
     return HeldPath(names or (path,), descriptor, rest, os.path.join(_path_of(descriptor) or folder, *rest))
 
 
@@ -163,10 +163,10 @@ class PathResolver(Struct, frozen=True):
     home: str
 
     def hold_path(self, path: str, for_reading: bool = True) -> HeldPath:
-        """What a path names: as written if that exists, else with a leading `@` and odd spaces put right.
+        """The file of a path: as written if that exists, else with a leading `@` and odd spaces corrected.
 
-        For reading, if nothing is there, the spellings that screenshots and other systems give to names are tried.
-        Raises `ToolFailed` for what no tool may open.
+        For reading, if nothing is there, the spellings that screenshots and other systems use are tried. Raises
+        `ToolFailed` for files that no tool may open.
         """
         check_path(path)
         literal = self._to_absolute(path)
@@ -186,7 +186,7 @@ class PathResolver(Struct, frozen=True):
         return held
 
     def hiding_test(self) -> Callable[[str], bool]:
-        """A test for real paths of which nothing may be shown, made for one search: nothing is hidden here."""
+        """A test for hidden real paths, made for one search: nothing is hidden here."""
         return lambda place: False
 
     def _to_absolute(self, path: str) -> str:
@@ -198,7 +198,7 @@ class PathResolver(Struct, frozen=True):
 
 
 def is_process_memory(place: str) -> bool:
-    """True for the files of the system that show what a process holds: its environment, arguments, memory or files."""
+    """True for system files that show the contents of a process: its environment, arguments, memory or files."""
     found = re.fullmatch(_PROCESS_MEMORY, place, re.DOTALL) if "/proc/" in place else None
     if found is None:
         return False
@@ -212,7 +212,7 @@ def is_process_memory(place: str) -> bool:
 
 
 def check_path(path: str) -> str:
-    """The path itself, if it can be one."""
+    """The path itself, if it is valid."""
     if not path:
         raise ToolFailed("The path is empty. Name a file or a directory.")
     if "\0" in path:
@@ -225,7 +225,7 @@ def check_path(path: str) -> str:
 
 
 def fold_spelling(path: str) -> str:
-    """The path in the form that is the same for all its spellings: composed, with plain spaces and quotes."""
+    """The common form of all spellings of a path: composed, with plain spaces and quotes."""
     return re.sub(_ODD_SPACES, " ", unicodedata.normalize("NFC", path)).replace(_CURLY, "'")
 
 
@@ -249,5 +249,5 @@ def _path_from_url(url: str) -> str:
 
     try:
         return unquote(urlsplit(url).path) or "/"
-    except ValueError:  # no URL after all, but perhaps a name
+    except ValueError:  # not a URL after all, but perhaps a name
         return url

@@ -1,5 +1,5 @@
-"""On which systems agents can run: the program and the library ask before they import what only those have. And how
-more packages come to where Pigeon is installed."""
+"""On which systems agents can run: checked before modules are imported that only those systems have. And how to install
+further packages for this installation."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ WINDOWS = (
 
 
 def unsupported_reason() -> str | None:
-    """Why no agent can run on this system; none where one can."""
+    """Why no agent can run on this system, or None."""
     return WINDOWS if sys.platform == "win32" else None
 
 
 def install_command(*packages: str) -> str:
-    """What to type so that Pigeon finds these packages: pipx and uv have given it an environment of its own."""
+    """The command that installs packages for Pigeon: pipx and uv have given it a separate environment."""
     import shlex
 
     wanted = shlex.join(packages)

@@ -1,7 +1,7 @@
 """A file of lines that is written while things happen and that only its owner can read: traces and recordings.
 
-A process that is killed leaves whole lines, but perhaps the last. A disk that fails, or a limit, ends the file and
-nothing else: the work goes on, and `report` is told once.
+A killed process leaves complete lines, except perhaps the last. A disk failure or a limit only ends the file: the work
+continues, and `report` is called once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pigeon.wire.errors import StartupError
 
 
 class PrivateLog:
-    """Takes lines from any thread; what was in the file is replaced."""
+    """Takes lines from any thread; an existing file is replaced."""
 
     def __init__(
         self,
@@ -27,15 +27,15 @@ class PrivateLog:
         largest: int | None = None,
         last_line: Callable[[], bytes] = bytes,
     ) -> None:
-        """`option` is what asked for the file; past the `largest` size the `last_line` ends it.
+        """`option` names the option that requested the file; when it exceeds the `largest` size, `last_line` ends it.
 
-        Raises `StartupError` where it cannot be written.
+        Raises `StartupError` if it cannot be written.
         """
         try:
-            # A pipe without a reader is an error, and not waited for.
+            # A pipe without a reader is an error; it is not waited for.
             flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
             if not _is_stream_link(path):
-                # In a project a link may be the work of a command, and lead to any file of the user.
+                # A link in a project may have been made by a command, and lead to any file of the user.
                 flags |= os.O_NOFOLLOW
             self._descriptor = os.open(path, flags, 0o600)
             os.set_blocking(self._descriptor, True)
@@ -54,7 +54,7 @@ class PrivateLog:
         self._lock = Lock()
 
     def write(self, line: bytes) -> None:
-        """Add a line, which has no line feed in it."""
+        """Add a line, which must not contain a line feed."""
         problem = ""
         with self._lock:
             if not self._open:
@@ -79,7 +79,7 @@ class PrivateLog:
                 os.close(self._descriptor)
 
     def _write(self, data: bytes) -> None:
-        """All of it or nothing, as far as the disk allows."""
+        """Writes all of it or nothing, as far as the disk allows."""
         written = 0
         try:
             while written < len(data):
@@ -92,7 +92,7 @@ class PrivateLog:
 
 
 def _is_stream_link(path: str) -> bool:
-    """Whether a link leads to what has no content to lose, such as `/dev/stderr`."""
+    """Whether a link leads to something without content to lose, such as `/dev/stderr`."""
     with suppress(OSError):
         return not stat.S_ISREG(os.stat(path).st_mode)
     return False

@@ -1,6 +1,6 @@
-"""The files of a project by parts of their names, for what completes them: the chat, and hosts by `find_files`.
+"""The files of a project by parts of their names, for completion in the chat, and for hosts by `find_files`.
 
-They are looked for in a thread of its own: a folder may have many, and its disk may be slow.
+The search runs in a separate thread: a folder may have many files, and its disk may be slow.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from itertools import islice
 MOST_FILES = 20_000
 FEW_FILES = 1_000
 FRESH_SECONDS = 5.0
-# How long the first look may take before what it has found by then is offered.
+# How long the first search may take before its results so far are offered.
 FIRST_SECONDS = 0.2
 
 
 class ProjectFiles:
-    """The files below a folder that git would not ignore, looked for again when that was done long ago.
+    """The files below a folder that git would not ignore, searched again when the last search is old.
 
-    Until a new look is over, those of the one before are offered; during the first, those that it has found. `folder`
-    is asked each time: for another folder, everything begins anew. So is `concealment`, for a test of real paths that
-    must not be offered.
+    During a new search, the previous results are offered; during the first, those found so far. `folder` is called each
+    time: for another folder, everything starts over. So is `concealment`, for a test of real paths that must not be
+    offered.
     """
 
     def __init__(
@@ -45,28 +45,28 @@ class ProjectFiles:
 
     @property
     def is_small(self) -> bool:
-        """Whether they are known, and so few that they are compared in no time."""
+        """Whether they are known, and few enough to be compared without a noticeable delay."""
         return self._has_searched and len(self._paths) <= FEW_FILES
 
     def find_files(self, wanted: str, most: int) -> list[str]:
-        """Paths that have the letters in this order; those that have them together, and in the name, come first."""
+        """Paths with the letters in this order; those with adjacent letters, and in the name, come first."""
         self._refresh_paths()
         paths = list(self._paths)
         ranked = sorted((rank, len(path), path) for path in paths if (rank := _rank(path.lower(), wanted)) is not None)
         conceals, root = self._concealment(), os.path.realpath(self._root)
-        # Most are not asked for, so the rules are asked about no more than are needed.
+        # Most are not requested, so the rules are checked for no more than are needed.
         shown = (path for _, _, path in ranked if not conceals(os.path.join(root, path.rstrip(os.sep))))
         return list(islice(shown, most))
 
     def _refresh_paths(self) -> None:
-        """Begin to look where it is time to; wait a moment for the first result."""
+        """Start a search when it is due; wait a moment for the first result."""
         with self._starting:
             root = self._folder()
             if root != self._root:
                 self._root, self._paths, self._looked, self._looking = root, [], float("-inf"), None
             if self._looking is None and time.monotonic() - self._looked > FRESH_SECONDS:
                 found = [] if self._has_searched else self._paths
-                # A thread of its own, which ends with the program: a disk that does not answer holds nothing up.
+                # A separate thread that ends with the program: a disk that does not answer blocks nothing.
                 self._looking = threading.Thread(
                     target=self._search_and_store, args=(root, found), daemon=True, name="pigeon-files"
                 )

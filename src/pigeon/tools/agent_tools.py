@@ -1,4 +1,4 @@
-"""The tools of an agent: which it has, by options, settings and its conversation."""
+"""The tools of an agent, chosen by options, settings and its conversation."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class ToolOptions(Struct, frozen=True, kw_only=True):
-    """What the options say of tools: names or patterns, or changes (`+name`, `-name`)."""
+    """The options about tools: names or patterns, or changes (`+name`, `-name`)."""
 
     tools: tuple[str, ...] | None = None
     exclude_tools: tuple[str, ...] = ()
@@ -44,7 +44,7 @@ class ToolOptions(Struct, frozen=True, kw_only=True):
 
 
 class AgentTools:
-    """The tools and the place they work in; `move_to` makes them anew for another folder."""
+    """The tools and their working folder; `move_to` creates them again for another folder."""
 
     def __init__(
         self,
@@ -80,28 +80,28 @@ class AgentTools:
         self.toolset = Toolset(tools, (), self._choice.active_tools, self._choice.can_activate, facts_of)
 
     def add_tools(self, tools: Mapping[str, Tool]) -> None:
-        """Tools of extensions; they take the place of built-in ones of the same name."""
+        """Add tools of extensions, which replace built-in ones of the same name."""
         self.toolset.replace(dict(tools))
 
     def report_unknown(self, report: Callable[[str], None]) -> None:
-        """Report names that no tool has; those of the host's tools come later and need not be given."""
+        """Report names that no tool has; tools of the host come later and may be missing."""
         known = sorted(tool.spec.name for tool in self.toolset.all_tools())
         for problem in self._choice.problems(known):
             report(problem)
 
     def use_folder(self, cwd: str, trusted: bool, harmless: bool) -> None:
-        """Where a sandbox is new, tell the model of it and how to ask for a command outside."""
+        """If there is a new sandbox, describe it to the model, with the way to request a command outside."""
         if self._sandbox.is_enclosing() and not self._tells_of_wall:
             self.move_to(cwd)
 
     def move_to(self, cwd: str) -> Workplace:
-        """Work in another folder from here on."""
+        """Switch to another working folder."""
         self.workplace = self._workplaces.make_workplace(cwd)
         self.toolset.replace(self._make_built_in_tools())
         return self.workplace
 
     def _offer_plan(self) -> None:
-        """The model sees the plan as soon as the host has made one, unless the options leave the tool out."""
+        """Show the plan to the model as soon as the host has made one, unless the options exclude the tool."""
         if self._choice.can_activate(TodoTool.name):
             self.toolset.activate_tool(TodoTool.name)
 
@@ -112,9 +112,9 @@ class AgentTools:
         return self.workplace
 
     def make_project_files(self, conceal: Callable[[str], Callable[[str], bool]]) -> ProjectFiles:
-        """The files that hosts may complete: nothing that the tool `find` would not show.
+        """The files for completion by hosts: only those that the tool `find` would show.
 
-        `conceal` returns the test for real paths that the rules keep from a tool of this name.
+        `conceal` returns a test for real paths that the rules hide from a tool of this name.
         """
 
         def concealment() -> Callable[[str], bool]:
@@ -158,10 +158,10 @@ def make_path_resolver(cwd: str, home: str, sandbox: Callable[[], SandboxPolicy 
 
 
 class ToolChoice:
-    """Which tools are active when a conversation begins or goes on; raises `StartupError` for a list without sense.
+    """Which tools are active when a conversation begins or resumes; raises `StartupError` for an invalid list.
 
-    Options come before what the conversation had, and that before the settings. Tools of extensions are active unless
-    an option or the conversation says otherwise.
+    Options take precedence over the conversation's earlier tools, and these over the settings. Tools of extensions are
+    active unless an option or the conversation says otherwise.
     """
 
     def __init__(self, options: ToolOptions, settings: Settings, built_in: Sequence[str]) -> None:
@@ -172,7 +172,7 @@ class ToolChoice:
         self._default = ToolSelection() if isinstance(listed, Absent) else selection_of(listed)
 
     def active_tools(self, known: list[str], declared: DeclaredTools | None) -> list[str]:
-        """Of all tools, those to begin with."""
+        """The initial tools among all tools."""
         chosen = self._named.apply_changes(self._named.select_named(self._base_tools(known, declared), known), known)
         return [name for name in chosen if not self._is_excluded(name)]
 
@@ -184,13 +184,13 @@ class ToolChoice:
         return name in self._named.apply_changes(self._named.select_named(before, [name]), [name])
 
     def problems(self, known: Sequence[str]) -> Iterator[str]:
-        """What is named and does not exist, a sentence each."""
+        """A sentence for each named tool that does not exist."""
         for where, selection in (("--tools", self._named), ("defaultTools", self._default)):
             for name in selection.find_unknown(known):
                 yield f'{where}: there is no tool "{name}" (known: {", ".join(known)})'
 
     def _base_tools(self, known: list[str], declared: DeclaredTools | None) -> list[str]:
-        """The tools that changes change."""
+        """The tools to which changes are applied."""
         if self._options.no_tools:
             return []
         added = [name for name in known if name not in self._built_in]

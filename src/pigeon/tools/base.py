@@ -1,6 +1,7 @@
 """What every built-in tool shares: how it describes itself to the model, and the forms of its arguments and results.
 
-`agent/interfaces.py` says what the loop wants of a tool; `BaseTool` is that for tools which class attributes describe.
+`agent/interfaces.py` defines what the loop needs of a tool; `BaseTool` implements it for tools that class attributes
+describe.
 """
 
 from __future__ import annotations
@@ -35,16 +36,14 @@ class Plan(Protocol):
     """Where the plan of the conversation is kept: `session/todos.py`."""
 
     def read(self) -> list[TodoPhase]:
-        """The plan as it is; not to be changed in place."""
+        """The current plan; not to be changed in place."""
         ...
 
-    def write(self, phases: list[TodoPhase]) -> None:
-        """Replace the plan of the conversation by this one."""
-        ...
+    def write(self, phases: list[TodoPhase]) -> None: ...
 
 
 class ToolParts(Struct, frozen=True):
-    """What built-in tools are made from, for one working directory.
+    """The parts of built-in tools, for one working directory.
 
     `resize_images` is asked anew for each image. With `declared` the model may say of a command that it is
     independent. `host` may have taken over files and commands.
@@ -64,7 +63,7 @@ class ToolParts(Struct, frozen=True):
 
 
 class BaseTool:
-    """A built-in tool: class attributes describe it, `create` makes it, `execute` does it."""
+    """A built-in tool: class attributes describe it, `create` makes it, `execute` runs it."""
 
     name: ClassVar[str]
     description: ClassVar[str]
@@ -77,16 +76,16 @@ class BaseTool:
 
     @classmethod
     def create(cls, parts: ToolParts) -> BaseTool | None:
-        """The tool for a working directory; None if a part is missing that it cannot do without."""
+        """The tool for a working directory; None if a required part is missing."""
         raise NotImplementedError
 
     @cached_property
     def spec(self) -> ToolSpec:
-        """How the model sees the tool; made once, because every request asks for it."""
+        """The tool's description for the model; made once, because every request needs it."""
         return ToolSpec(self.name, self.description, self.parameters, self.strict)
 
     def prepare(self, arguments: dict[str, Json]) -> dict[str, Json]:
-        """The arguments that the tool knows, in today's form: gates and the tool see no others."""
+        """The arguments that the tool knows, in today's form; gates and the tool see no others."""
         known = self.parameters["properties"]
         arguments = self.modernize_arguments(arguments)
         if arguments.keys() <= known.keys():
@@ -94,7 +93,6 @@ class BaseTool:
         return {name: value for name, value in arguments.items() if name in known}
 
     def modernize_arguments(self, arguments: dict[str, Json]) -> dict[str, Json]:
-        """Arguments as they are; a tool with older argument forms overrides this."""
         return arguments
 
     def resolve_subject(self, arguments: dict[str, Json]) -> Subject | Awaitable[Subject]:
@@ -102,21 +100,21 @@ class BaseTool:
         return ArgumentSubject(arguments)
 
     async def preview(self, arguments: dict[str, Json], subject: Subject) -> str | None:
-        """Nothing; a tool that changes files overrides this."""
+        """None; a tool that changes files overrides this."""
         return None
 
     async def execute(self, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
-        """Do it; raise `ToolFailed` to fail with details."""
+        """Run the tool; raises `ToolFailed` to fail with details."""
         raise NotImplementedError
 
 
 async def hold_path_subject(paths: PathResolver, path: str, access: Access) -> PathSubject:
-    """Holds the file or folder of a call open; resolved in a thread because a disk may be slow to answer."""
+    """Hold the file or folder of a call open; resolved in a thread because a disk may be slow to answer."""
     resolving = asyncio.ensure_future(asyncio.to_thread(paths.hold_path, path, for_reading=access != "write"))
     try:
         return PathSubject(await asyncio.shield(resolving), access)
     except asyncio.CancelledError:
-        # The abort does not wait for this longer than a moment (`Scope.wait`), the descriptor is closed all the same.
+        # An abort waits only a moment for this (`Scope.wait`), but the descriptor is closed all the same.
         await asyncio.wait({resolving})
         if resolving.exception() is None:
             resolving.result().close()
@@ -124,19 +122,19 @@ async def hold_path_subject(paths: PathResolver, path: str, access: Access) -> P
 
 
 def concealment_test(run: ToolRun, paths: PathResolver) -> Callable[[str], bool]:
-    """A test for real paths that a search must not show: what gates conceal, and what a sandbox hides."""
+    """A test for real paths that a search must not show: those that gates conceal, and those that a sandbox hides."""
     hides = paths.hiding_test()
     return lambda place: run.conceals(place) or hides(place)
 
 
 def held_path(run: ToolRun) -> HeldPath:
-    """The file that the call was allowed to be about; what the arguments say is no longer asked."""
+    """The file that the call was allowed to use; its arguments are not read again."""
     assert isinstance(run.subject, PathSubject)
     return run.subject.path
 
 
 def parse_whole_number(arguments: dict[str, Json], name: str, default: int) -> int:
-    """A numeric argument that counts something: at least 1, the default if it is not given."""
+    """A numeric argument that counts something: at least 1, or the default if missing."""
     value = arguments.get(name)
     if value is None:
         return default
@@ -146,5 +144,4 @@ def parse_whole_number(arguments: dict[str, Json], name: str, default: int) -> i
 
 
 def make_text_outcome(text: str, details: Any | Absent = ABSENT) -> ToolOutcome:
-    """A result that is one text block."""
     return ToolOutcome(content=[TextContent(text=text)], details=details)

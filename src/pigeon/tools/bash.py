@@ -40,7 +40,7 @@ UNSANDBOXED: dict[str, Json] = {
 
 
 class BashTool(BaseTool):
-    """Runs one command; stdout and stderr come back as one text, its end if it is long."""
+    """Runs one command; stdout and stderr are returned as one text, of which only the end if it is long."""
 
     name = "bash"
     description = (
@@ -71,8 +71,8 @@ class BashTool(BaseTool):
 
     @classmethod
     def create(cls, parts: ToolParts) -> BashTool:
-        """The tool for a place: with `declared` a call may say that it is independent, behind a wall that it needs
-        more."""
+        """The tool for a place: with `declared` a call may declare itself independent, behind a wall it may request
+        access outside."""
         place, policy = parts.place, parts.sandbox()
         if policy is not None:
             return (DeclaringSandboxedBashTool if parts.declared else SandboxedBashTool)(place, policy, parts.sandbox)
@@ -82,7 +82,7 @@ class BashTool(BaseTool):
         return CommandSubject(str(arguments["command"]))
 
     async def execute(self, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
-        """Run it; a command that fails, is killed or takes too long is an error with its output."""
+        """Run the command; a failure, a kill or a time-out is an error with the output."""
         return await self._run(arguments, run, None)
 
     async def _run(
@@ -113,7 +113,7 @@ class BashTool(BaseTool):
         return _make_outcome(result, timeout, explain)
 
     async def _run_at_host(self, command: str, run: ToolRun, timeout: float | None) -> ShellResult:
-        """The host shows what the command prints, so only its end is told."""
+        """Only the end is reported, because the host itself shows the output."""
         place = self._place
         end = await self._host.run(run, place.shell.argv(command), place.cwd, place.environment(), timeout)
         return await asyncio.to_thread(capture_text, end.output, place, end.exit_code, end.cause)
@@ -130,7 +130,7 @@ class DeclaringBashTool(BashTool):
 
 
 class SandboxedBashTool(BashTool):
-    """The same behind a wall: the model is told of it, and can ask for a command outside."""
+    """The same behind a wall, which is described to the model, with a way to request a command outside."""
 
     parameters: ClassVar[dict[str, Json]] = _add_parameters(BashTool.parameters, UNSANDBOXED)
 
@@ -141,7 +141,7 @@ class SandboxedBashTool(BashTool):
 
     @cached_property
     def spec(self) -> ToolSpec:
-        """How the model sees the tool, with what the wall lets through."""
+        """The tool's description for the model, with what the wall allows."""
         from pigeon.sandbox.explaining import HOW_TO_ASK, describe_policy
 
         told = f"{self.description} {describe_policy(self._policy)} {HOW_TO_ASK}"
@@ -153,7 +153,7 @@ class SandboxedBashTool(BashTool):
         return CommandSubject(str(arguments["command"]), outside, str(arguments.get("reason") or "") if outside else "")
 
     async def execute(self, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
-        """Run it; where the wall may be why it failed, the model is told which rule that is and how to ask."""
+        """Run the command; if the wall may be why it failed, the model learns which rule that is and how to ask."""
         from pigeon.sandbox.explaining import failure_hint
 
         subject = _subject_of(run)
@@ -162,13 +162,12 @@ class SandboxedBashTool(BashTool):
 
 
 class DeclaringSandboxedBashTool(SandboxedBashTool):
-    """A `bash` behind a sandbox whose calls may also declare that they are independent."""
+    """A sandboxed `bash` whose calls may also declare themselves independent."""
 
     parameters: ClassVar[dict[str, Json]] = _add_parameters(SandboxedBashTool.parameters, PARALLEL)
 
 
 def _subject_of(run: ToolRun) -> CommandSubject:
-    """The command that the call was allowed to be about."""
     assert isinstance(run.subject, CommandSubject)
     return run.subject
 

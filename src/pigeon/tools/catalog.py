@@ -1,7 +1,7 @@
 """The built-in tools: the one list of them, what each declares by name, and how they are made for a working directory.
 
-Everything that has only the name of a tool asks `facts_of` here: permissions, exports, front ends. This imports every
-tool, none of which imports anything heavy before it runs.
+Code that only has the name of a tool calls `facts_of` here: permissions, exports, front ends. This imports every tool,
+none of which imports anything heavy before it runs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pigeon.tools.write import WriteTool
 if TYPE_CHECKING:
     pass
 
-# In the order in which models are told of them.
+# In the order in which models see them.
 TOOLS: list[type[BaseTool]] = [
     ReadTool,
     BashTool,
@@ -37,21 +37,21 @@ TOOLS: list[type[BaseTool]] = [
     TodoTool,
 ]
 DEFAULT_TOOLS = (ReadTool.name, BashTool.name, EditTool.name, WriteTool.name)
-# Rules for these are also for files that a command reads and writes by redirection; searching is reading, too.
+# Rules for these also apply to files that a command reads and writes by redirection; searching counts as reading.
 READ, WRITE = ReadTool.name, WriteTool.name
-# What a host's terminal is shown for.
+# The tool for which a host's terminal is shown.
 SHELL = BashTool.name
 
 
 @cache
 def all_facts() -> Mapping[str, ToolFacts]:
-    """What each tool declares that comes with Pigeon, by its name."""
+    """The declarations of all of Pigeon's own tools, by name."""
     return {**{tool.name: tool.facts for tool in TOOLS}, SEARCH: SEARCH_FACTS}
 
 
 @lru_cache(maxsize=256)
 def facts_of(name: str) -> ToolFacts:
-    """What is known of a tool by its name. One that replaces a built-in tool is taken for that."""
+    """The facts of a tool by its name. A tool that replaces a built-in one gets that one's facts."""
     declared = all_facts().get(name)
     if declared is not None:
         return declared
@@ -68,7 +68,7 @@ def facts_of_recorded(name: str) -> ToolFacts:
 
 
 def plan_tools() -> tuple[str, ...]:
-    """The names under which calls that change the plan of a conversation may be recorded."""
+    """The names under which calls that change the plan may be recorded."""
     return tuple(
         name for known, facts in all_facts().items() if facts.kind == "plan" for name in (known, *facts.other_names)
     )

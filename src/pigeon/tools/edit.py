@@ -19,14 +19,14 @@ from pigeon.wire.events import ToolOutcome
 
 BIGGEST_FILE = 64 << 20
 
-# What models call these that learned to edit elsewhere.
+# Argument names of models that learned to edit elsewhere.
 _OTHER_NAMES = {
     "old_string": "oldText", "new_string": "newText", "old_str": "oldText", "new_str": "newText", "file_path": "path",
 }  # fmt: skip
 
 
 class EditTool(BaseTool):
-    """Each old text must stand in the file exactly once; all are found before any is replaced."""
+    """Each old text must occur in the file exactly once; all are found before any is replaced."""
 
     name = "edit"
     description = (
@@ -72,11 +72,10 @@ class EditTool(BaseTool):
 
     @classmethod
     def create(cls, parts: ToolParts) -> EditTool:
-        """The tool for a working directory."""
         return cls(parts.paths, parts.files)
 
     def modernize_arguments(self, arguments: dict[str, Json]) -> dict[str, Json]:
-        """Accept edits as JSON text or as one object, and one edit given at the top, under any of its usual names."""
+        """Accept edits as JSON text or as one object, and one edit at the top level, under any of its usual names."""
         prepared = {_OTHER_NAMES.get(name, name): value for name, value in arguments.items()}
         edits = prepared.get("edits")
         if isinstance(edits, str):
@@ -97,7 +96,7 @@ class EditTool(BaseTool):
         return hold_path_subject(self._paths, str(arguments["path"]), "write")
 
     async def preview(self, arguments: dict[str, Json], subject: Subject) -> str | None:
-        """The lines that would change, or why the edit cannot be made."""
+        """The lines that would change, or why the edit is impossible."""
         from pigeon.tools.editing.preview import preview_changes
         from pigeon.tools.editing.replacing import edit_content
 
@@ -105,7 +104,7 @@ class EditTool(BaseTool):
         return await preview_changes(subject, codec.encode(edits), lambda old: edit_content(old, edits, path)[1])
 
     async def execute(self, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
-        """Replace; nothing is written unless every edit fits."""
+        """Apply the edits; nothing is written unless every edit fits."""
         from pigeon.tools.editing.replacing import edit_content
 
         path, held = str(arguments["path"]), held_path(run)

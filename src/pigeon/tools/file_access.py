@@ -1,8 +1,9 @@
-"""How `read`, `write` and `edit` reach a file: at the host where that serves the files of the workspace, else on disk.
+"""How `read`, `write` and `edit` reach a file: through the host if that serves the files of the workspace, else on
+disk.
 
-What the host has open may differ from the disk, as an editor's unsaved text does; then the host's text counts. A host
-that refuses to read a file does not know it, and the disk is asked. One that refuses to write is obeyed: its text may
-not be what is on disk. Pictures, binary files and long ones are the disk's.
+What the host has open may differ from the disk, as an editor's unsaved text does; then the host's text counts. If a
+host refuses to read a file, it does not know it, and the disk is read. If it refuses to write, that is final, because
+its text may differ from the disk. Pictures, binary files and long files are always read from the disk.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ SNIFFED = 8192
 
 
 class FileAccess:
-    """The files of one agent; without a host they are those of the disk."""
+    """The files of one agent; without a host they are those on the disk."""
 
     def __init__(self, host: HostAccess = NO_HOST) -> None:
         self._host = host
 
     async def read_host_text(self, run: ToolRun, held: HeldPath) -> bytes | None:
-        """The text that the host has for a file, as UTF-8; none if the disk is to be asked."""
+        """The host's text of a file as UTF-8, or None if the disk is to be read."""
         path = self._host.path_for_reading(held.place)
         if path is None or not await run.scope.wait(asyncio.to_thread(_is_text, held)):
             return None
@@ -38,16 +39,16 @@ class FileAccess:
         return text.encode("utf-8", "replace")
 
     async def read_whole(self, run: ToolRun, held: HeldPath, at_most: int) -> bytes:
-        """All of a file, from where it is; raises `OSError` as `read_whole` does."""
+        """All of a file, from wherever it is; raises `OSError` like `read_whole`."""
         at_host = await self.read_host_text(run, held)
         if at_host is not None:
             return at_host
         return await run.scope.wait(asyncio.to_thread(read_whole, held, at_most))
 
     async def replace(self, run: ToolRun, held: HeldPath, data: bytes, old: bytes | None = None) -> None:
-        """Give a file this content; raises `OSError` and `ToolFailed`. `old` is what it had, if that is known.
+        """Replace the content of a file; raises `OSError` and `ToolFailed`. `old` is its previous content, if known.
 
-        A write that has begun is finished even if the run is aborted.
+        A started write is finished even if the run is aborted.
         """
         tells = self._host.wants_changes
         before = old if old is not None or not tells else await self._read_before(run, held)
@@ -65,7 +66,7 @@ class FileAccess:
             self._host.report_change(run, path or held.place, shown, data.decode("utf-8", "replace"))
 
     async def _read_before(self, run: ToolRun, held: HeldPath) -> bytes | None:
-        """What a file had; none for a new one, nothing for one that cannot be shown."""
+        """The previous content of a file; None for a new one, empty for one that cannot be shown."""
         try:
             return await self.read_whole(run, held, LONGEST_TOLD)
         except FileNotFoundError:
@@ -75,7 +76,7 @@ class FileAccess:
 
 
 def _is_text(held: HeldPath) -> bool:
-    """Whether a file may be asked for as a text; one that is not on disk may be: the host may know it unsaved."""
+    """Whether the host may be asked for a file as text, even if it is not on disk: the host may have it unsaved."""
     try:
         descriptor = open_regular(held)
     except FileNotFoundError:

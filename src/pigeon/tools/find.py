@@ -1,4 +1,4 @@
-"""find: paths that match a glob. Ripgrep lists the files; directories and links are added from a walk of our own."""
+"""find: paths that match a glob. Ripgrep lists the files; directories and links are added by our own walk."""
 
 from __future__ import annotations
 
@@ -64,14 +64,12 @@ class FindTool(BaseTool):
 
     @classmethod
     def create(cls, parts: ToolParts) -> FindTool:
-        """The tool for a working directory."""
         return cls(parts.paths, parts.search)
 
     def resolve_subject(self, arguments: dict[str, Json]) -> Awaitable[PathSubject]:
         return hold_path_subject(self._paths, str(arguments.get("path") or "."), "search")
 
     async def execute(self, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
-        """List the paths that match a glob, up to the limit of the call."""
         folder = held_path(run)
         _check_folder(folder)
         limit = parse_whole_number(arguments, "limit", DEFAULT_LIMIT)
@@ -108,7 +106,7 @@ def _make_test(pattern: str, folder: str, conceals: Callable[[str], bool]) -> Ca
 
 
 class _Paths:
-    """Takes the NUL-ended paths of files, and adds each directory the first time something below it appears."""
+    """Reads the NUL-ended paths of files, and adds each directory the first time something below it appears."""
 
     def __init__(self, matches: Callable[[str], bool], limit: int) -> None:
         self._matches = matches
@@ -132,7 +130,7 @@ class _Paths:
         return False
 
     def add_unlisted(self, ripgrep: Ripgrep, root: HeldPath, stopped: Callable[[], bool]) -> None:
-        """Add what is not in a list of files, and put all into one order."""
+        """Add what ripgrep does not list, and sort everything."""
         for path, is_folder in ripgrep.find_unlisted(root, self._folders, self._matches, stopped):
             if self._add_until_full(path, f"{path}/" if is_folder else path):
                 break

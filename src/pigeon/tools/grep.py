@@ -1,4 +1,4 @@
-"""grep: lines that match a regular expression, found by ripgrep and read from its output as it comes."""
+"""grep: lines that match a regular expression, found by ripgrep and read from its output as it arrives."""
 
 from __future__ import annotations
 
@@ -75,7 +75,6 @@ class GrepTool(BaseTool):
 
     @classmethod
     def create(cls, parts: ToolParts) -> GrepTool:
-        """The tool for a working directory."""
         return cls(parts.paths, parts.search)
 
     def resolve_subject(self, arguments: dict[str, Json]) -> Awaitable[PathSubject]:
@@ -111,7 +110,7 @@ class GrepTool(BaseTool):
 
 
 def _is_binary_file(held: HeldPath) -> bool:
-    """Whether it is a file with a NUL byte near its start; raises `ToolFailed` for what cannot be searched."""
+    """Whether a file has a NUL byte near its start; raises `ToolFailed` if it cannot be searched."""
     if held.is_folder:
         return False
     try:
@@ -123,7 +122,7 @@ def _is_binary_file(held: HeldPath) -> bool:
         raise ToolFailed(f"Not a regular file: {held.place}") from None
     except OSError as error:
         raise ToolFailed(error_text(error, "open", held.place)) from error
-    # Ripgrep reads UTF-16 by its byte order mark.
+    # Ripgrep recognizes UTF-16 by its byte order mark.
     return b"\0" in start and not start.startswith((b"\xff\xfe", b"\xfe\xff"))
 
 
@@ -150,10 +149,10 @@ def _ripgrep_options(arguments: dict[str, Json]) -> list[str]:
 
 
 def _parse_glob(glob: str) -> tuple[list[str], Callable[[str], bool] | None]:
-    """How a glob chooses files: options for ripgrep, and a test for the paths if they do not say all of it.
+    """How a glob selects files: options for ripgrep, and a test for the paths if those are not enough.
 
-    A plain `--glob` would bring back what .gitignore leaves out, a file type does not; but a type knows names only, and
-    its definition takes no colon.
+    A plain `--glob` would include files that .gitignore excludes, a file type does not; but a type only matches names,
+    and its definition cannot contain a colon.
     """
     from pigeon.system.globs import grep_tool_matcher
 
@@ -172,7 +171,7 @@ def _parse_glob(glob: str) -> tuple[list[str], Callable[[str], bool] | None]:
 
 
 def _reason(complaint: str) -> str:
-    """What ripgrep complains about, without its advice to use options that the model cannot pass."""
+    """Ripgrep's error text, without its advice to use options that the model cannot pass."""
     reason, _, advice = complaint.removeprefix("rg: ").partition("\n\nConsider enabling ")
     return f"{reason}. Lines are searched one by one." if advice.startswith("multiline") else reason
 

@@ -1,4 +1,4 @@
-"""Some lines of a file for `read`, in one pass: memory stays flat however big the file and its lines are."""
+"""Some lines of a file for `read`, in one pass: memory stays constant however large the file and its lines are."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ COUNT_AT_MOST = 1 << 30
 
 
 class Slice(Struct):
-    """The chosen lines, as far as the limits let them be shown, and how many there are."""
+    """The selected lines, as far as the limits allow, and how many there are."""
 
     data: bytes = b""
     lines: int = 0
@@ -25,7 +25,7 @@ class Slice(Struct):
 
 
 class _Scan:
-    """Counts through the file block by block and keeps what was asked for."""
+    """Scans the file block by block and keeps the selected lines."""
 
     def __init__(self, first: int, count: int | None, limits: OutputLimits) -> None:
         self._skip = first - 1
@@ -85,7 +85,7 @@ class _Scan:
 def read_lines(
     descriptor: int, first: int, count: int | None, stopped: Callable[[], bool], limits: OutputLimits = LIMITS
 ) -> Slice:
-    """From line `first` on, `count` lines or all; raises `OSError` for what cannot be read."""
+    """`count` lines or all from line `first` on; raises `OSError` if the file cannot be read."""
     scan = _Scan(first, count, limits)
     seen = 0
     while block := _read_block(descriptor):
@@ -97,7 +97,7 @@ def read_lines(
 
 
 def slice_lines(data: bytes, first: int, count: int | None, limits: OutputLimits = LIMITS) -> Slice:
-    """The same of a text that is in memory."""
+    """The same for a text in memory."""
     scan = _Scan(first, count, limits)
     if data:
         scan.feed(data)
@@ -112,5 +112,5 @@ def _read_block(descriptor: int) -> bytes:
 
 
 def _position_after(block: bytes, newlines: int) -> int:
-    """The position right behind the n-th newline."""
+    """The position right after the n-th newline."""
     return len(block) - len(block.split(b"\n", newlines)[newlines])

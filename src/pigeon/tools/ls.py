@@ -32,7 +32,7 @@ _LIMITS = OutputLimits(lines=1 << 40, bytes=MAX_BYTES)
 
 
 class LsTool(BaseTool):
-    """Lists names in alphabetical order, case aside, directories with a trailing slash."""
+    """Lists names in alphabetical order, ignoring case, directories with a trailing slash."""
 
     name = "ls"
     description = (
@@ -55,14 +55,12 @@ class LsTool(BaseTool):
 
     @classmethod
     def create(cls, parts: ToolParts) -> LsTool:
-        """The tool for a working directory."""
         return cls(parts.paths)
 
     def resolve_subject(self, arguments: dict[str, Json]) -> Awaitable[PathSubject]:
         return hold_path_subject(self._paths, str(arguments.get("path") or "."), "search")
 
     async def execute(self, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
-        """List the names in a folder, up to the limit of the call."""
         limit = parse_whole_number(arguments, "limit", DEFAULT_LIMIT)
         names, more = await run.scope.wait(
             asyncio.to_thread(_list_folder, held_path(run), limit, concealment_test(run, self._paths))

@@ -44,7 +44,7 @@ def _parse_number(value: Json) -> int | None:
 
 
 class ReadTool(BaseTool):
-    """Reads from the start or from a line on, and says how to go on when it stops early."""
+    """Reads from the start or from a line on, and explains how to continue when it stops early."""
 
     name = "read"
     description = (
@@ -87,7 +87,7 @@ class ReadTool(BaseTool):
         return hold_path_subject(self._paths, str(arguments["path"]), "read")
 
     async def execute(self, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
-        """Read it; a path that cannot be read is an error with the system's reason."""
+        """Read a file; a path that cannot be read is an error with the system's reason."""
         path, held = str(arguments["path"]), held_path(run)
         first = parse_whole_number(arguments, "offset", 1) if arguments.get("offset") else 1
         count = None if arguments.get("limit") is None else parse_whole_number(arguments, "limit", 1)
@@ -115,7 +115,7 @@ class ReadTool(BaseTool):
 def _read_image_or_lines(
     held: HeldPath, first: int, count: int | None, stopped: Callable[[], bool]
 ) -> tuple[bytes, str] | Slice:
-    """An image with its type, or lines; the file is opened once, so that what is shown is what was looked at."""
+    """An image with its type, or lines; the file is opened once, so that the checked file is the one shown."""
     from pigeon.tools.images.resizing import SNIFFED_BYTES, image_type
 
     descriptor = open_regular(held)

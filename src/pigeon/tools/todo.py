@@ -36,7 +36,7 @@ _PHASE: dict[str, Json] = {
 
 
 class TodoTool(BaseTool):
-    """Changes the plan and shows it; one task at a time is in progress, and there is one as long as any is open."""
+    """Changes the plan and shows it; exactly one task is in progress while any is open."""
 
     name = "todo"
     description = (
@@ -88,7 +88,7 @@ class TodoTool(BaseTool):
         return None if parts.plan is None else cls(parts.plan)
 
     async def execute(self, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
-        """Apply the operations and give the plan back."""
+        """Apply the operations and return the plan."""
         draft = Draft(self._plan.read())
         for index, op in enumerate(arguments["ops"]):
             try:
@@ -101,13 +101,13 @@ class TodoTool(BaseTool):
 
 
 class Draft:
-    """A copy of the plan that operations are tried on."""
+    """A copy of the plan on which operations are tried."""
 
     def __init__(self, phases: list[TodoPhase]) -> None:
         self.phases = [replace(phase, tasks=list(phase.tasks)) for phase in phases]
 
     def apply(self, op: dict[str, Json]) -> None:
-        """One operation; raises `ValueError` that says what is wrong with it."""
+        """Apply one operation; raises `ValueError` with the error."""
         kind = op["op"]
         if kind == "replace":
             self.phases = []
@@ -152,7 +152,7 @@ class Draft:
         phase.tasks[at] = task
 
     def _pause_current(self) -> None:
-        """Another task was begun on purpose: the present one waits."""
+        """Make the current task wait, because another one was begun on purpose."""
         for phase in self.phases:
             phase.tasks[:] = [
                 _with_status(task, "pending") if task.status == "in_progress" else task for task in phase.tasks
@@ -174,7 +174,7 @@ class Draft:
 
 
 def with_one_in_progress(phases: list[TodoPhase]) -> list[TodoPhase]:
-    """The same plan with one task in progress, as long as any is open: the first that is, else the first that waits."""
+    """The same plan with one task in progress while any is open: the first that is, else the first that waits."""
     tasks = [task for phase in phases for task in phase.tasks]
     chosen = next((task for task in tasks if task.status == "in_progress"), None)
     chosen = chosen or next((task for task in tasks if task.status == "pending"), None)
@@ -188,7 +188,7 @@ def with_one_in_progress(phases: list[TodoPhase]) -> list[TodoPhase]:
 
 
 def format_plan(phases: list[TodoPhase]) -> str:
-    """The plan as the model reads it."""
+    """The plan as a text for the model."""
     tasks = [task for phase in phases for task in phase.tasks]
     if not tasks:
         return "The plan is empty."
@@ -224,7 +224,7 @@ def _require_key(op: dict[str, Json], key: str) -> Json:
 
 
 def _next_id(kind: str, known: list[Json]) -> str:
-    """One more than the highest number that is in use."""
+    """One more than the highest used number."""
     prefix = f"{kind}-"
     numbers = [id[len(prefix) :] for id in known if isinstance(id, str) and id.startswith(prefix)]
     return f"{prefix}{max([int(number) for number in numbers if number.isdecimal()], default=0) + 1}"

@@ -1,6 +1,6 @@
 """The events of one conversation on disk: numbered lines in files of bounded size.
 
-A worker of `pigeon serve` appends (`EventLog`); the supervisor reads for every client from where that client is
+A worker of `pigeon serve` appends (`EventLog`); the supervisor reads for every client from that client's position
 (`LogReader`), so that a slow client costs no memory and one that reconnects gets what it missed. A file is named after
 the number of its first line, and lines are numbered without gaps, so the number of a line follows from its position. A
 line counts once `append` has returned: half a line from a killed process is cut off when the log is opened again.
@@ -55,7 +55,6 @@ class EventLog:
 
     @property
     def next_number(self) -> int:
-        """The number of the line that is appended next."""
         return self._next
 
     @property
@@ -106,7 +105,7 @@ class EventLog:
 class LogReader:
     """Reads whole lines from a growing log, starting after the line with the number `after`.
 
-    `lost` is true if the log no longer reaches back that far, or never had that line: reading then starts with the
+    `lost` is True if the log no longer reaches back that far, or never had that line: reading then starts with the
     oldest line, or with the next one. After `OSError`, the same call can be repeated.
     """
 
@@ -123,7 +122,6 @@ class LogReader:
 
     @property
     def number(self) -> int:
-        """The number of the last line that was read."""
         return self._number
 
     def read(self, end: LogEnd, most: int = 256 * 1024) -> list[bytes]:
@@ -176,7 +174,7 @@ class LogReader:
         return [first for first in segments_in(self._folder) if first > self._segment]
 
     def _try_open_first(self, segments: list[int]) -> bool:
-        """Continue with the first of these files that still exists; false if none does."""
+        """Continue with the first of these files that still exists; returns False if none does."""
         for segment in segments:
             try:
                 file = os.open(_path(self._folder, segment), os.O_RDONLY | os.O_CLOEXEC)
@@ -240,7 +238,7 @@ def lock_log(folder: str) -> None:
 
 
 async def lock_log_within(folder: str, seconds: float) -> None:
-    """The same, where the process that appends is about to end; raises `OSError` if that takes longer."""
+    """The same if the process that appends is about to end; raises `OSError` if that takes longer."""
     until = time.monotonic() + seconds
     while True:
         try:
@@ -252,7 +250,7 @@ async def lock_log_within(folder: str, seconds: float) -> None:
 
 
 def log_owner(folder: str) -> int | None:
-    """The process that holds the lock; none if there is none. The holder must not call this: it would lose the lock."""
+    """The process that holds the lock, or None. The holder must not call this: it would lose the lock."""
     try:
         descriptor = os.open(os.path.join(folder, LOCK), os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:

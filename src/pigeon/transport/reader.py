@@ -1,12 +1,12 @@
-"""Bytes from the host to frames in the event loop, never ahead of what the loop has taken.
+"""Bytes from the host to frames in the event loop, never ahead of what the loop has consumed.
 
 A pipe, socket or terminal is read by the loop when it polls ready, which never blocks and leaves the descriptor as the
 host made it (the host may share it with others). A regular file cannot be polled, so there a thread reads.
 
 A frame is a line: split on LF and nothing else, within a size cap. CR before LF is dropped, a last line without LF
 counts. A line beyond the cap is reported at the moment it grows too long, and skipped up to the next LF: a host that
-sends a giant gets an answer, and the next line is read normally. Where it is wanted, the end of such a line is reported
-too: some write there what the line belongs to.
+sends a giant gets an answer, and the next line is read normally. On request, the end of such a line is reported too:
+some hosts write there what the line belongs to.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LOOP_CHECK_SECONDS = 0.5
 
 
 class TooLong:
-    """Stands in the place of a line that exceeded the cap; `beginning` is a little of it, for what it was about."""
+    """Replaces a line that exceeded the cap; `beginning` is its start, to find out what it was about."""
 
     def __init__(self, cap: int, beginning: bytes = b"") -> None:
         self.cap = cap
@@ -42,7 +42,7 @@ class SkippedEnd:
         self.ending = ending
 
     def append_piece(self, piece: bytes) -> None:
-        """Take more of the line, of which the last bytes are kept."""
+        """Add a piece of the line, of which the last bytes are kept."""
         self.ending = (self.ending + piece[-ENDING:])[-ENDING:]
 
 
@@ -50,7 +50,7 @@ Frame = bytes | TooLong | SkippedEnd
 
 
 class Framing:
-    """Collects chunks and gives back whole lines; with `tells_ends`, also the ends of those that are too long."""
+    """Collects chunks and returns complete lines; with `tells_ends`, also the ends of those that are too long."""
 
     def __init__(self, cap: int = DEFAULT_CAP, tells_ends: bool = False) -> None:
         self._cap = cap
@@ -77,7 +77,7 @@ class Framing:
         return frames
 
     def finish_input(self) -> list[Frame]:
-        """What is left when the input ends."""
+        """The rest when the input ends."""
         frames: list[Frame] = []
         if self._skipped is not None:
             self._end_skipped(frames)
@@ -130,8 +130,8 @@ class Framing:
 class Reader:
     """Reads one chunk and hands its frames to `take`, then the next one.
 
-    `take` returns something to await where the frames cannot be dealt with at once; more is read only after that.
-    `ended` is called when everything was taken and nothing more comes.
+    `take` returns an awaitable if the frames cannot be handled at once; reading continues only after that. `ended` is
+    called when everything was handled at the end of the input.
     """
 
     def __init__(
@@ -211,7 +211,7 @@ class Reader:
                     self._loop.call_soon_threadsafe(self._deliver_frames, frames, ended)
                 except RuntimeError:
                     return
-                # A loop that ended meanwhile takes nothing more, and does not say so.
+                # A loop that has ended meanwhile takes nothing more, without reporting it.
                 while not self._taken.wait(LOOP_CHECK_SECONDS):
                     if self._loop.is_closed():
                         return

@@ -16,7 +16,7 @@ _F_SETPIPE_SZ = getattr(fcntl, "F_SETPIPE_SZ", 1031)
 
 
 def claim_stdio() -> tuple[int, int]:
-    """Private descriptors of stdin and stdout; afterwards 0 is /dev/null and 1 is stderr."""
+    """Private descriptors for stdin and stdout; afterwards 0 is /dev/null and 1 is stderr."""
     _fill_gaps()
     protocol_in = _duplicate_descriptor(0)
     protocol_out = _duplicate_descriptor(1)
@@ -35,7 +35,7 @@ def is_pipe(descriptor: int) -> bool:
 
 
 def _fill_gaps() -> None:
-    """A host may start us with 0, 1 or 2 closed; then they must not be given to other files."""
+    """Fill closed descriptors 0 to 2, with which a host may start us, so that no other file gets their numbers."""
     for descriptor in (0, 1, 2):
         try:
             os.fstat(descriptor)
@@ -50,13 +50,13 @@ def _duplicate_descriptor(descriptor: int) -> int:
     try:
         return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 10)
     except OSError as error:
-        # So the kernel calls a number that is beyond the limit of the process.
+        # The kernel reports a number beyond the limit of the process with this error.
         number = errno.EMFILE if error.errno == errno.EINVAL else error.errno
         raise OSError(number, os.strerror(number or 0)) from None
 
 
 def _enlarge_pipe(descriptor: int) -> None:
-    """A larger pipe saves wake-ups; the kernel may refuse, and that is fine."""
+    """Enlarge a pipe to save wake-ups; the kernel may refuse, which does no harm."""
     try:
         fcntl.fcntl(descriptor, _F_SETPIPE_SZ, PIPE_SIZE)
     except OSError:

@@ -1,4 +1,4 @@
-"""A unix socket in the place of stdin and stdout: one connection, of our own user alone."""
+"""A Unix socket in place of stdin and stdout: one connection, from our own user only."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def listen(path: str) -> socket:
-    """A socket that waits at this path, which only our user may open; raises `OSError` that names the path.
+    """A socket that listens at this path, which only our user may open; raises `OSError` that names the path.
 
     The socket of a process that has ended is replaced; one that is in use, or another kind of file, is not. The path
     appears once a connection is accepted there.
@@ -49,7 +49,8 @@ def _remove_left_over(path: str) -> None:
             raise OSError(errno.EEXIST, "it exists and is no socket")
     except FileNotFoundError:
         return
-    # A socket of another type cannot connect, which would be the one connection; it learns whether one is there.
+    # A socket of another type cannot connect and so use up the only connection; it only detects whether a socket is
+    # there.
     with socket(AF_UNIX, SOCK_DGRAM) as probe:
         if probe.connect_ex(path) != errno.ECONNREFUSED:
             raise OSError(errno.EADDRINUSE, "another process listens there")
@@ -57,7 +58,7 @@ def _remove_left_over(path: str) -> None:
 
 
 async def accept_own(listener: socket, path: str) -> tuple[int, int]:
-    """Descriptors to read from and write to the first connection of our own user; then nothing listens any more.
+    """Descriptors for reading and writing the first connection of our own user; then listening ends.
 
     Connections of other users are closed.
     """
@@ -75,7 +76,7 @@ async def accept_own(listener: socket, path: str) -> tuple[int, int]:
 
 
 def user_of(connection: socket) -> int | None:
-    """The user at the other end; none where the system does not say, and the mode of the file has to do."""
+    """The user at the other end; None if the system does not tell, so that only the file mode protects."""
     import socket
     import struct
 

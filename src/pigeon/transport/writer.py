@@ -1,9 +1,9 @@
 """The one way out: whole lines, in order, bounded.
 
 Lines queue up in memory and a thread writes them with blocking calls, so a host that stops reading stops this thread
-and not the event loop. The producer (`rpc/outbox`) asks `is_full` and waits for room; that is what pauses the agent. A
-short line with nothing queued before it is written at once when the pipe has room for it; one that can wait goes out
-with the next, or when the event loop comes round.
+and not the event loop. The producer (`rpc/outbox`) checks `is_full` and waits for room, which pauses the agent. A short
+line with nothing queued before it is written at once if the pipe has room for it; one that can wait is sent with the
+next, or in the next iteration of the event loop.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class LineSink(Protocol):
     """A destination for whole lines that reports when its queue is full."""
 
     def put(self, buffers: Sequence[bytes], apart: bool = False, can_wait: bool = False) -> None:
-        """Send one line; one that can wait goes with the next, or soon."""
+        """Send one line; one that can wait is sent with the next, or soon."""
         ...
 
     @property
@@ -96,7 +96,8 @@ class OutputDescriptor:
         self._poller = self._make_poller() if is_pipe(descriptor) else None
 
     def write_now(self, buffers: Sequence[bytes]) -> bool:
-        """Write at most PIPE_BUF bytes without blocking; false if that is not possible, and nothing was written.
+        """Write at most PIPE_BUF bytes without blocking; returns False if that is not possible, and then nothing was
+        written.
 
         A pipe that polls ready accepts up to PIPE_BUF bytes without blocking, all of them or none.
         """
@@ -138,7 +139,7 @@ class Writer:
     """Owns the protocol's output descriptor.
 
     Producers of events should wait while it `is_full`, and no command should be read while it `is_overfull`. Both are
-    looked at for every event, so they are attributes.
+    checked for every event, so they are attributes.
     """
 
     def __init__(
@@ -164,7 +165,7 @@ class Writer:
         self._thread.start()
 
     def put(self, buffers: Sequence[bytes], apart: bool = False, can_wait: bool = False) -> None:
-        """Send one line; `apart` keeps it out of the write call of the line before."""
+        """Send one line; `apart` keeps it out of the previous line's write call."""
         size = sum(map(len, buffers))
         if self._show is not None:
             self._show(b"".join(buffers))
@@ -209,7 +210,7 @@ class Writer:
 
     @property
     def has_failed(self) -> bool:
-        """True when nothing more can be written; `close` then says why and waits for nothing."""
+        """True when nothing more can be written; `close` then raises the reason without waiting."""
         return self._failure is not None
 
     async def wait_for_room(self) -> None:
@@ -217,9 +218,9 @@ class Writer:
         await self._room.wait()
 
     def close(self, timeout: float) -> bool:
-        """Write what is queued, for at most this long; true if everything went out.
+        """Write what is queued, for at most this long; returns True if everything was written.
 
-        Raises `OSError` if writing failed for another reason than that the host has gone.
+        Raises `OSError` if writing failed for any reason other than a host that has gone.
         """
         with self._changed:
             self._flush_held()

@@ -1,7 +1,7 @@
 """Trust in the folders that the conversations of an agent are in: decided for each of them, before it is used.
 
-`ProjectDecisions` asks, in order, the options, extensions from outside the project, `trust.json` and the user's
-settings. `TrustControl` is what the session and its host have of that: the decision about the folder of the
+`ProjectDecisions` consults, in order, the options, extensions from outside the project, `trust.json` and the user's
+settings. `TrustControl` is the interface for the session and its host: the decision about the folder of the
 conversation, and the way to change it.
 """
 
@@ -21,14 +21,14 @@ from pigeon.wire.base import ABSENT
 from pigeon.wire.events import TrustRequired
 
 UNKNOWN = Decision(None, None)
-# What of a project takes effect while the agent runs, and what only at its start; the rest is not used at all.
+# Project files that take effect while the agent runs, and those that only do at its start; others are not used at all.
 _AT_ONCE = ("skills", "prompts", "rules", "SYSTEM.md", "APPEND_SYSTEM.md", "mcp.json", ".mcp.json")
 _AT_START = ("settings.json", "extensions")
 _GUARDED_FOLDERS = (*PROJECT_FOLDERS, ".omp")
 
 
 class TrustVote(Protocol):
-    """What an extension says of the trust in a folder, and whether that is to be remembered."""
+    """An extension's vote on trusting a folder, and whether to remember it."""
 
     @property
     def trusted(self) -> bool: ...
@@ -41,14 +41,14 @@ class FolderUser(Protocol):
     """A part of the agent that works with the files of the conversation's folder."""
 
     def use_folder(self, cwd: str, trusted: bool, harmless: bool) -> None:
-        """Work with this folder from here on. Of one that is not trusted but `harmless`, nothing needed trust."""
+        """Switch to this folder. If it is not trusted but `harmless`, nothing in it needed trust."""
         ...
 
 
 class ProjectDecisions:
     """The decisions of one agent, by the real path of the folder; `vote` asks the extensions about a folder.
 
-    An option that trusts means the folder that the agent was started for, and no other; one that does not means all.
+    An option that trusts only applies to the folder that the agent was started for; one that refuses applies to all.
     """
 
     def __init__(
@@ -71,21 +71,20 @@ class ProjectDecisions:
         self._decisions: dict[str, Decision] = {}
 
     def decision_for(self, cwd: str) -> Decision:
-        """What was decided about a folder so far."""
+        """The decision about a folder so far."""
         return self._decisions.get(_real_folder(cwd), UNKNOWN)
 
     def is_trusted(self, cwd: str) -> bool:
-        """Whether the files of a folder may be used."""
         return self.decision_for(cwd).trusted is True
 
     def apply(self, cwd: str, users: Sequence[FolderUser]) -> None:
-        """Let these parts of the agent use a folder as it was decided, in this order."""
+        """Pass the decision about a folder to these parts of the agent, in this order."""
         decision = self.decision_for(cwd)
         for user in users:
             user.use_folder(cwd, decision.trusted is True, decision.trusted is None and decision.harmless)
 
     async def decide(self, cwd: str) -> None:
-        """Decide about a folder, unless that is done; nothing of it is opened."""
+        """Decide about a folder unless that was done; nothing in it is opened."""
         if self.decision_for(cwd).trusted is not None:
             return
         place = _real_folder(cwd)
@@ -106,7 +105,7 @@ class ProjectDecisions:
             self._report(problem)
 
     def accept_host_decision(self, cwd: str, trusted: bool, keep: bool) -> str | None:
-        """Take the host's decision about a folder, and keep it for later if asked; returns why that failed."""
+        """Apply the host's decision about a folder, and save it if requested; returns why that failed, or None."""
         self._decisions[_real_folder(cwd)] = Decision(trusted, "host")
         return save_decision(self._agent_dir, cwd, trusted) if keep else None
 
@@ -116,7 +115,7 @@ class ProjectDecisions:
 
 
 class TrustControl:
-    """Trust as the session and its host see it, for the folder that the conversation is in now.
+    """Trust in the conversation's current folder, for the session and its host.
 
     `users` are the parts of the agent that follow each decision, in this order. `on_run` takes what is called beside
     the first request of each run. `check` raises `Refusal` for a folder that the agent cannot work in.
@@ -141,11 +140,10 @@ class TrustControl:
         on_run(self._announce_waiting)
 
     def is_trusted(self, cwd: str) -> bool:
-        """Whether the files of a folder may be used."""
         return self._decisions.is_trusted(cwd)
 
     def switch_folder(self, cwd: str) -> None:
-        """The conversation is in this folder from here on."""
+        """Switch to the conversation's folder."""
         self._cwd = cwd
         self._decisions.apply(cwd, self._users)
         asyncio.get_running_loop().call_soon(self._announce_waiting)
@@ -163,7 +161,7 @@ class TrustControl:
         return TrustState(cwd=cwd, trusted=decision.trusted is True, decided_by=decision.by, waiting=waiting)
 
     def set_decision(self, trusted: bool, keep: bool) -> TrustChange:
-        """Take the host's decision, and use the project's files accordingly."""
+        """Apply the host's decision, and use the project's files accordingly."""
         cwd = self._cwd
         before = self._decisions.is_trusted(cwd)
         problem = self._decisions.accept_host_decision(cwd, trusted, keep)
@@ -182,7 +180,7 @@ class TrustControl:
         )
 
     def announce_waiting(self) -> None:
-        """Announce once more what waits for a decision, after what is being answered."""
+        """Announce again what waits for a decision, after the current command is answered."""
         self._announced = None
         asyncio.get_running_loop().call_soon(self._announce_waiting)
 

@@ -1,7 +1,8 @@
-"""Whether a project's own files may be used: those that run code, redirect requests or speak to the model in our name.
+"""Whether a project's own files may be used: those that run code, redirect requests or become part of the prompt in our
+name.
 
-Finding out what there is looks at names only: nothing of the project is opened before the decision. `control.py` keeps
-the decisions of an agent, one for each folder that its conversations are in.
+The search only checks names: nothing of the project is opened before the decision. `control.py` keeps the decisions of
+an agent, one for each folder that its conversations are in.
 """
 
 from __future__ import annotations
@@ -28,16 +29,16 @@ RESOURCES = (
     "SYSTEM.md",
     "APPEND_SYSTEM.md",
 )
-# In the folder of the project itself, for any agent: the tool servers that it starts.
+# In the folder of the project itself, for any agent: the tool servers to start.
 SERVERS = ".mcp.json"
 SKILLS = os.path.join(".agents", "skills")
 Default = Literal["ask", "always", "never"]
 
 
 def find_guarded_paths(cwd: str, folders: Iterable[str], home: str) -> list[str]:
-    """What there is in a project that needs trust; `folders` are those that may hold our files.
+    """The paths in a project that need trust; `folders` are those that may contain our files.
 
-    This is looked up again with each run, so folders that do not exist must cost next to nothing.
+    This is repeated with each run, so folders that do not exist must cost next to nothing.
     """
     found = [os.path.join(folder, name) for folder in filter(os.path.lexists, folders) for name in RESOURCES]
     found.append(os.path.join(cwd, SERVERS))
@@ -60,10 +61,10 @@ def _find_skill_folders(cwd: str, home: str) -> list[str]:
 
 
 class Decision(Struct, frozen=True):
-    """Whether a project is trusted, and what said so; none for a project that nothing has decided about.
+    """Whether a project is trusted, and the source of the decision; None if there is no decision.
 
-    `harmless` is set where there was nothing to decide about at that time. Such a project is not trusted either: what
-    appears in it later waits for a decision.
+    `harmless` is set if nothing needed a decision at that time. Such a project is not trusted either: files that appear
+    in it later wait for a decision.
     """
 
     trusted: bool | None
@@ -81,8 +82,8 @@ def initial_decision(
 ) -> Decision:
     """The decision about a project before a host makes one.
 
-    `option` is `--approve` or `--no-approve`, `vote` what an extension said, `saved` what was decided earlier. There is
-    no person to ask yet, so a setting that says "ask" decides nothing.
+    `option` is `--approve` or `--no-approve`, `vote` the vote of an extension, `saved` an earlier decision. There is no
+    person to ask yet, so the setting "ask" decides nothing.
     """
     if option is not None:
         return Decision(option, "option", harmless)

@@ -1,12 +1,12 @@
 """`trust.json` in the user's folder: which project folders are trusted, by their real path.
 
-The nearest folder above counts, but not for a folder in which commands behind a sandbox could write: what needs trust
-there may be their work, so such a folder needs a decision of its own (`sandbox/written_folders.py` lists them).
-A decision of its own that was made before counts as long as nothing has come that needs trust: what a trusted folder
-had of it when commands could first write around it is in `sandbox-trust.jsonl`.
+The nearest parent folder counts, except for a folder in which commands behind a sandbox could write: files there may be
+their work, so such a folder needs its own decision (`sandbox/written_folders.py` lists them). Its own earlier decision
+counts as long as nothing has been added that needs trust: `sandbox-trust.jsonl` lists what a trusted folder had when
+commands could first write around it.
 
-With a `trust.json` that cannot be used no project is trusted. A file that cannot be read, or that has comments in it,
-is never overwritten: a decision is then not kept, and the caller is told why.
+If `trust.json` cannot be used, no project is trusted. A file that cannot be read, or that has comments, is never
+overwritten: a decision is then not saved, and the caller gets the reason.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ DOUBTED = "sandbox-trust.jsonl"
 
 
 def saved_decision(agent_dir: str, cwd: str) -> tuple[bool | None, str | None]:
-    """What was decided for this folder or the nearest one above, and what is wrong with the file."""
+    """The decision about this folder or the nearest parent, and the error in the file, if any."""
     path = os.path.join(agent_dir, NAME)
     try:
         entries = _decisions(_read_entries(path))
@@ -53,7 +53,7 @@ def saved_decision(agent_dir: str, cwd: str) -> tuple[bool | None, str | None]:
 
 
 def _inherited_trust(agent_dir: str, folder: str) -> tuple[bool | None, str | None]:
-    """The trust in a folder above, unless a command could have written what is to be trusted."""
+    """The trust in a parent folder, unless a command could have written the files in question."""
     try:
         written = written_folders(agent_dir)
     except (OSError, BadRecord) as error:
@@ -62,7 +62,7 @@ def _inherited_trust(agent_dir: str, folder: str) -> tuple[bool | None, str | No
 
 
 def _own_trust(agent_dir: str, folder: str) -> tuple[bool | None, str | None]:
-    """The trust in a folder, unless something that needs it has come since commands could write around it."""
+    """The trust in a folder, unless files that need it have been added since commands could write around it."""
     try:
         had = _read_doubted(agent_dir).get(folder)
     except (OSError, BadRecord) as error:
@@ -71,7 +71,7 @@ def _own_trust(agent_dir: str, folder: str) -> tuple[bool | None, str | None]:
 
 
 def _list_needing_trust(folder: str) -> list[str]:
-    """What is in a folder that counts only where it is trusted."""
+    """The files in a folder that are only used if it is trusted."""
     from pigeon.sandbox.policy import NEVER_MADE
     from pigeon.sandbox.survey import AGENT_NAMES
 
@@ -79,7 +79,8 @@ def _list_needing_trust(folder: str) -> list[str]:
 
 
 def _read_doubted(agent_dir: str) -> dict[str, list[str]]:
-    """What trusted folders had when commands could first write around them; raises `OSError` and `BadRecord`."""
+    """The files that trusted folders had when commands could first write around them; raises `OSError` and
+    `BadRecord`."""
     found: dict[str, list[str]] = {}
     for line in read_lines(agent_dir, DOUBTED):
         match line:
@@ -93,9 +94,10 @@ def _read_doubted(agent_dir: str) -> dict[str, list[str]]:
 
 
 def record_doubts(agent_dir: str, folders: Sequence[str]) -> None:
-    """Note what the trusted folders in these have that needs trust, before commands behind a sandbox write there.
+    """Record the files that need trust in the trusted folders among these, before commands behind a sandbox write
+    there.
 
-    What they get of it later is not trusted with them. Raises `OSError` and `BadRecord`.
+    Later additions are not trusted with them. Raises `OSError` and `BadRecord`.
     """
     try:
         decisions = _decisions(_read_entries(os.path.join(agent_dir, NAME)))
@@ -109,7 +111,7 @@ def record_doubts(agent_dir: str, folders: Sequence[str]) -> None:
 
 
 def save_decision(agent_dir: str, cwd: str, trusted: bool) -> str | None:
-    """Keep a decision for this folder; returns what went wrong."""
+    """Save a decision for this folder; returns the error, or None."""
     path = os.path.join(agent_dir, NAME)
     folder = os.path.realpath(cwd)
     try:
@@ -126,7 +128,7 @@ def save_decision(agent_dir: str, cwd: str, trusted: bool) -> str | None:
     try:
         make_private_folder(agent_dir)
         replace_file(path, codec.to_pretty_json(entries).encode() + b"\n", mode=0o600)
-        # It was decided about what is there now.
+        # The decision is about the current contents.
         if trusted and folder in _read_doubted(agent_dir):
             add_lines(agent_dir, DOUBTED, [[folder, None]])
     except (OSError, BadRecord) as error:
@@ -142,9 +144,9 @@ def _read_entries(path: str) -> dict[str, Any]:
 
 
 def _decisions(entries: dict[str, Any]) -> dict[str, Any]:
-    """By the path that a folder has, however it is spelled; of two spellings that disagree the no counts.
+    """The decisions by path, in any spelling; if two spellings disagree, the refusal counts.
 
-    What is not trusted is meant by its real path, too, so that no link leads around it. `null` is no decision.
+    An untrusted folder also counts by its real path, so that no link avoids the decision. `null` is not a decision.
     """
     found: dict[str, Any] = {}
     for name, decision in entries.items():

@@ -1,4 +1,4 @@
-"""What commands answer: the `data` of a successful response, and `Response`, the envelope of every answer."""
+"""The answers of commands: the `data` of a successful response, and `Response`, the envelope of every answer."""
 
 from __future__ import annotations
 

@@ -27,10 +27,10 @@ class Record(Struct, rename="camel"):
 
 
 class Outgoing(Record):
-    """What is sent without being asked for. A session publishes all of it; the record says which clients are shown it.
+    """Anything sent without a request. A session publishes all of it; the record declares which clients see it.
 
-    `feature` is the feature of `hello` that shows it, `dialects` are those that have it: None for all. What is
-    `always_sent` is left out by no event filter.
+    `feature` is the feature of `hello` that shows it, `dialects` are those that have it: None for all. An `always_sent`
+    record is never removed by an event filter.
     """
 
     feature: ClassVar[str | None] = None
@@ -39,10 +39,10 @@ class Outgoing(Record):
 
 
 class Intended:
-    """Stands beside the type of a field that says less or more than what belongs there, which is `hint`.
+    """Marks the type of a field whose accepted values differ from the intended ones, which are `hint`.
 
-    Some fields take anything, because their handlers refuse what does not fit in words of their own. The schema and the
-    pages say what is intended; reading does not ask for it.
+    Some fields accept anything, because their handlers word the refusal of invalid values. The schema and the pages
+    show the intended type; decoding does not check it.
     """
 
     def __init__(self, hint: object) -> None:
@@ -50,7 +50,7 @@ class Intended:
 
 
 def intended_hint(hint: Any) -> tuple[Any, bool]:
-    """The type of a field for those who write it, and whether it was intended rather than asked for."""
+    """The type that writers of a field should use, and whether it is intended rather than enforced."""
     if get_origin(hint) is not Annotated:
         return hint, False
     note = next((note for note in get_args(hint) if isinstance(note, Intended)), None)

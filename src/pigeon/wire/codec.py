@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 MAX_FLOAT_AS_INT = 2**53
-# What JSON from outside may be: everything behind copies, checks and prints it, some of it by recursion.
+# Limits for JSON from outside: all later code copies, checks and prints it, some of it recursively.
 MOST_LEVELS = 200
 MOST_VALUES = 100_000
 _INFINITE = (float("inf"), float("-inf"))
-# A text or a whole number that needs no second look to be read.
+# A text or a whole number that needs no further parsing.
 _PLAIN = r'("[^"\\\x00-\x1f]{0,200}"|-?(?:0|[1-9]\d{0,17}))'
 _STRING = re.compile(rb'"[^"]*"?')
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
@@ -60,7 +60,7 @@ def _tolerant_decoder() -> JSONDecoder:
 
 
 def decode(data: bytes | str) -> Any:
-    """One JSON value; raises `BadRecord` and nothing else."""
+    """One JSON value; raises only `BadRecord`."""
     try:
         return _decoder.decode(data)
     except UnicodeDecodeError:
@@ -72,10 +72,10 @@ def decode(data: bytes | str) -> Any:
 
 
 def outer_members(beginning: bytes, ending: bytes = b"") -> dict[str, Json]:
-    """What can be told of an object of which both ends are known: its members from the first one on, and from the last
-    one back, as far as their values are short texts or whole numbers; the first other value is told as null.
+    """The known members of an object of which only both ends are available: from the first member on, and from the last
+    one back, as far as their values are short texts or whole numbers; the first other value becomes None.
 
-    The last brace of an object closes it, so what stands right before it is its own and not of something inside.
+    The last brace closes the object, so the text right before it is its own member and not of something inside.
     """
     first = re.compile(rf'\s*"(\w+)"\s*:\s*(?:{_PLAIN}\s*,)?')
     last = re.compile(rf',\s*"(\w+)"\s*:\s*{_PLAIN}\s*$')
@@ -96,10 +96,10 @@ def outer_members(beginning: bytes, ending: bytes = b"") -> dict[str, Json]:
 
 
 def shape_error(data: bytes | str, levels: int = MOST_LEVELS, values: int = MOST_VALUES) -> str | None:
-    """Why JSON is too large a structure to be decoded, as the end of a sentence; None if it is not.
+    """Why JSON has too large a structure to be decoded, as the end of a sentence; None if it has not.
 
-    Linear, and nearly free for ordinary texts: they have fewer brackets than levels are allowed. A small text of
-    empty lists decodes into twenty times its size, so the number of values is limited too.
+    Linear, and nearly free for ordinary texts: they have fewer brackets than the allowed levels. A small text of empty
+    lists decodes into twenty times its size, so the number of values is limited too.
     """
     raw = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
     opened = raw.count(b"[") + raw.count(b"{")
@@ -122,7 +122,7 @@ def shape_error(data: bytes | str, levels: int = MOST_LEVELS, values: int = MOST
 
 
 def _decode_tolerantly(data: bytes | str, reason: str) -> Any:
-    """Second look with the standard library, which alone accepts lone surrogates."""
+    """Decode with the standard library, which alone accepts lone surrogates."""
     text = data if isinstance(data, str) else data.decode("utf-8", "replace")
     if "\\u" not in text:
         raise BadRecord(_without_path_syntax(reason))
@@ -141,7 +141,7 @@ def _without_path_syntax(reason: str) -> str:
 
 
 def encode(record: Any) -> bytes:
-    """One line's worth of JSON, without the LF."""
+    """One line of JSON, without LF."""
     try:
         raw = _encoder.encode(record)
     except (UnicodeEncodeError, OverflowError):
@@ -153,7 +153,7 @@ def encode(record: Any) -> bytes:
 
 
 def _with_finite_numbers(value: Any) -> Any:
-    """NaN and Infinity as null: so msgspec writes them, and the standard library must write the same."""
+    """NaN and Infinity as null: msgspec writes them so, and the standard library must do the same."""
     from math import isfinite
 
     if isinstance(value, dict):
@@ -165,7 +165,7 @@ def _with_finite_numbers(value: Any) -> Any:
 
 def escape_separators(raw: bytes) -> bytes:
     """The same JSON with U+2028 and U+2029 as escapes."""
-    # One byte is found many times faster than two, and most text has none of it.
+    # One byte is found many times faster than two, and most text does not contain it.
     if b"\xe2" in raw and b"\xe2\x80" in raw:
         return raw.replace(b"\xe2\x80\xa8", b"\\u2028").replace(b"\xe2\x80\xa9", b"\\u2029")
     return raw
@@ -181,13 +181,13 @@ def to_pretty_json(value: Any) -> str:
 def prepare_type(type: Any) -> None:
     """Let msgspec learn a type before its first use.
 
-    It does so step by step, and another thread that meets a type halfway crashes the process. So every type that
-    several threads use is prepared, by one thread at a time.
+    It does so step by step, and another thread that uses a half-prepared type crashes the process. So every type that
+    several threads use is prepared by one thread at a time.
     """
     try:
         if type in _prepared:
             return
-    except TypeError:  # A hint without a hash, as extensions may have them, is prepared each time.
+    except TypeError:  # A type without a hash, which extensions may have, is prepared each time.
         with _preparing:
             msgspec.msgpack.Decoder(type)
         return
@@ -206,7 +206,7 @@ def convert(value: Any, type: type[_T]) -> _T:
     except RecursionError:
         raise BadRecord("the value is nested too deeply") from None
     except UnicodeEncodeError:
-        # Half of a surrogate pair in the name of a key, or where the field has no text of any kind.
+        # A lone surrogate in a key, or where the field has no text type.
         raise BadRecord("Invalid record: a key or a value has half of a surrogate pair where no text can be") from None
 
 
@@ -216,7 +216,7 @@ def to_plain(record: Any) -> Any:
 
 
 def _to_sentence(reason: str, type: type[Any]) -> str:
-    """`Expected ... - at $.x` as a sentence that begins with the field."""
+    """The error `Expected ... - at $.x` as a sentence that begins with the field."""
     text, _, place = reason.partition(" - at `")
     path = place.rstrip("`").removeprefix("$").removeprefix(".")
     missing = re.fullmatch(r"Object missing required field `(.+)`", text)
@@ -229,7 +229,7 @@ def _to_sentence(reason: str, type: type[Any]) -> str:
 
 
 def _allowed_words(type: type[Any], path: str) -> str:
-    """The words that a field takes, if it takes only some."""
+    """The words that a field accepts, if it only accepts some."""
     from msgspec import inspect
 
     found = [inspect.type_info(type)]
@@ -240,7 +240,7 @@ def _allowed_words(type: type[Any], path: str) -> str:
 
 
 def _inner_types(type: Any, step: str) -> list[Any]:
-    """What may stand in a field of a record, or in a list; the members of a union one by one."""
+    """The types of a record's field or of a list's items; the members of a union separately."""
     inner = getattr(type, "item_type", None) if step == "[]" else None
     for field in getattr(type, "fields", ()):
         inner = field.type if field.encode_name == step else inner
@@ -272,7 +272,7 @@ def command_of(value: Any) -> Command:
 
 
 def value_text(value: Any) -> str:
-    """A value that a client gave, for an error that repeats it; a text without its quotes."""
+    """A value of a client, for an error that repeats it; a text without its quotes."""
     if value is ABSENT:
         return "undefined"
     return value if isinstance(value, str) else encode(value).decode()

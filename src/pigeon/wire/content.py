@@ -73,12 +73,11 @@ def text_of(blocks: str | list[UserBlock] | list[AssistantBlock]) -> str:
 
 
 def shorten_file_blocks(text: str) -> str:
-    """A prompt as it stands in a list: files that were given with it (`pigeon -p @notes.md ...`) by their names."""
+    """A prompt for a list: files that were included (`pigeon -p @notes.md ...`) appear by name only."""
     return _FILE.sub(lambda found: f"@{found[1].rpartition('/')[2]} ", text).strip() if "<file name=" in text else text
 
 
 def has_images(blocks: str | list[UserBlock]) -> bool:
-    """True if there is an image among them."""
     return not isinstance(blocks, str) and any(isinstance(block, ImageContent) for block in blocks)
 
 
@@ -139,7 +138,7 @@ def user_blocks(
 
 
 def image_block(image: ImageInput, where: str) -> ImageContent:
-    """The one form in which an image is kept; `where` names the field in a refusal."""
+    """The one form in which an image is stored; `where` names the field in a refusal."""
     if not isinstance(image.source, Absent):
         return _from_source(image.source, f"{where}.source")
     if isinstance(image.data, Absent):
@@ -183,7 +182,7 @@ def _make_image_content(data: str, mime: str | Absent, where: str, field: str = 
 
 
 def _remove_whitespace(data: str) -> str:
-    """Some encoders break lines, which providers do not take."""
+    """Removes line breaks of some encoders, which providers refuse."""
     return "".join(data.split()) if any(map(data.__contains__, " \n\r\t")) else data
 
 

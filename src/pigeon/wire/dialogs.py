@@ -7,7 +7,7 @@ from typing import Literal
 from pigeon.wire.base import ABSENT, Absent, Json, Outgoing
 
 REQUEST: Literal["extension_ui_request"] = "extension_ui_request"
-# The options of a question about permission.
+# The options of a permission question.
 ALLOW_ONCE = "Allow once"
 ALLOW_ALWAYS = "Allow for this session"
 DENY = "Deny"

@@ -8,7 +8,7 @@ from pigeon.wire.messages import Message
 from pigeon.wire.model import Usage
 
 SESSION_VERSION = 3
-# What the custom entry is called in which the token ids of an answer are kept, for trajectories.
+# The type of the custom entry with the token ids of an answer, for trajectories.
 TOKENS_ENTRY = "pigeon.tokens"
 
 

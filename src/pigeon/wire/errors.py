@@ -2,7 +2,7 @@
 
 PigeonError
 +-- Refusal            a command is answered with success false
-|   +-- BadRecord      the line is no command: bad JSON, no object, a wrong field
+|   +-- BadRecord      the line is not a command: bad JSON, not an object, a wrong field
 |   +-- UnknownCommand
 |   +-- SessionBusy    a run is active and the prompt does not say how to queue
 +-- ToolFailed         a tool ends with an error result, details included
@@ -26,7 +26,7 @@ class PigeonError(Exception):
     """Base of every failure that Pigeon raises on purpose; programs may copy and pickle it."""
 
     def __reduce__(self) -> Any:
-        """Restored as it is: the arguments of its class are not those that the text is made of."""
+        """Restores the error unchanged: the arguments of its class are not those that the text is made of."""
         return _restore_error, (type(self), self.args, self.__dict__)
 
 
@@ -38,7 +38,7 @@ def _restore_error(kind: type[PigeonError], args: tuple[Any, ...], members: dict
 
 
 class Refusal(PigeonError):
-    """The command cannot be carried out; nothing changed. Programs tell a few of them apart by their `code`."""
+    """The command cannot be carried out; nothing changed. Programs distinguish a few of them by their `code`."""
 
     def __init__(self, text: str, code: str | None = None) -> None:
         super().__init__(text)
@@ -76,7 +76,7 @@ class ToolFailed(PigeonError):
 
 
 class CallDenied(ToolFailed):
-    """A tool call may not run: permission rules, the person at the host or an extension say no."""
+    """A tool call may not run: permission rules, the person at the host or an extension refuse it."""
 
 
 class Aborted(PigeonError):
@@ -91,7 +91,7 @@ class StartupError(PigeonError):
 
 
 class UsageError(StartupError):
-    """The command line is wrong: an option or a command that does not exist, a value that cannot be; exit code 2."""
+    """The command line is wrong: an unknown option or command, or an invalid value; exit code 2."""
 
 
 UNEXPECTED = "Pigeon failed unexpectedly; the details are on its stderr"
@@ -99,7 +99,7 @@ _NO_NAME = "The text contains half of a surrogate pair, which is not allowed in 
 
 
 def text_for_host(error: BaseException) -> str:
-    """What hosts and models are told of a failure: a reason they can act on, never the insides of the program."""
+    """The text for hosts and models about a failure: a reason they can act on, never internals of the program."""
     if isinstance(error, PigeonError):
         return str(error)
     if isinstance(error, OSError) and error.strerror:
@@ -109,5 +109,5 @@ def text_for_host(error: BaseException) -> str:
 
 
 def to_printable(text: object) -> str:
-    """A text for a screen, without signs that could move, hide or recolour what stands there."""
+    """A text for a screen, without characters that could move, hide or recolour other text."""
     return "".join(char if char.isprintable() or char in "\n\t" else "\ufffd" for char in str(text))

@@ -1,4 +1,4 @@
-"""Events: what the agent tells its host, unasked. Each docstring says when.
+"""Events, which the agent sends to its host without a request. Each docstring tells when.
 
 Inside the process a `MessageUpdate` carries the delta only. Dialects that show the message so far (`message` and
 `partial`) or number messages (`messageId`) add these members in their projection, and so does the outbox with the
@@ -110,7 +110,7 @@ StreamEvent = (
 
 
 class Event(Outgoing, tag_field="type", kw_only=True):
-    """Anything that is sent without being asked for; `seq` numbers it for hosts with that feature.
+    """Anything that is sent without a request; `seq` numbers it for hosts with that feature.
 
     `runId` is for hosts with the feature `attribution`: the run in which it happened, or whose end it reports.
     """
@@ -128,7 +128,7 @@ class AgentStart(Event, tag="agent_start", kw_only=True):
 class AgentEnd(Event, tag="agent_end", kw_only=True):
     """A run ends, with the messages it added; with `willRetry`, another attempt follows on its own.
 
-    `isTerminal` and `yielded` are oh-my-pi's words for: nothing follows on its own.
+    `isTerminal` and `yielded` are oh-my-pi's words for: nothing follows.
     """
 
     messages: list[Message]
@@ -267,7 +267,7 @@ class ToolCallStarted(ToolExecutionStart, tag="tool_execution_start", kw_only=Tr
     title: str
 
     def to_plain_event(self) -> ToolExecutionStart:
-        """The event as clients know it."""
+        """The event in the form for clients."""
         return ToolExecutionStart(
             tool_call_id=self.tool_call_id, tool_name=self.tool_name, args=self.args, run_id=self.run_id, seq=self.seq
         )

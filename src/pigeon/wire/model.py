@@ -1,4 +1,4 @@
-"""What is known of a model: its record, its prices and thinking levels, and what an answer of it costs.
+"""Facts of a model: its record, prices and thinking levels, and the cost of an answer.
 
 `price_usage` fills in the cost of counted tokens, `clamp_level` finds the thinking level that a model supports.
 Providers, session and rpc use both, so that a figure is the same in an answer, in the statistics and in the session
@@ -67,7 +67,7 @@ def plain_number(value: Number) -> Number:
 
 
 def zero_usage() -> Usage:
-    """Usage before the provider has said anything."""
+    """Usage before the provider has reported any."""
     return Usage(cost=Cost())
 
 
@@ -98,7 +98,7 @@ def _add_counts(one: int | Absent, other: int | Absent) -> int | Absent:
 
 
 def price_usage(usage: Usage, prices: ModelCost, rate: float = 1) -> Usage:
-    """The same counts with `totalTokens` and cost filled in; `rate` is what a service tier makes of all prices."""
+    """The same counts with `totalTokens` and cost filled in; `rate` is the factor of a service tier for all prices."""
     prompt = usage.input + usage.cache_read + usage.cache_write
     rates: ModelCost | CostTier = prices
     if not isinstance(prices.tiers, Absent):
@@ -158,7 +158,6 @@ class Model(Record, kw_only=True):
 
     @property
     def reference(self) -> str:
-        """`provider/id`, as people write it."""
         return f"{self.provider}/{self.id}"
 
 

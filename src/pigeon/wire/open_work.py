@@ -1,7 +1,7 @@
-"""What the events of a conversation have begun and not ended, found in their lines without decoding all of them.
+"""Work that the events of a conversation have begun and not ended, found in their lines without decoding all of them.
 
-A supervisor asks what a client that comes now has to see, and whether a conversation may be put to sleep. A worker asks
-what its predecessor has left open when it died, to end it.
+A supervisor needs it for a client that connects now, and to decide whether a conversation may sleep. A worker needs it
+to end the work that its predecessor left open when it died.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ANSWERED = ("select", "confirm", "input", "editor")
 
 
 class EventHead(Struct, rename="camel"):
-    """What tells the lines of events apart, without decoding the rest."""
+    """The members that distinguish the lines of events, without decoding the rest."""
 
     type: str = ""
     method: str = ""
@@ -36,7 +36,7 @@ _decoder = msgspec.json.Decoder(EventHead)
 
 
 def head_of(line: bytes) -> EventHead:
-    """The head of a line; an empty one for what is no event."""
+    """The head of a line; an empty one if the line is not an event."""
     try:
         return _decoder.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -49,7 +49,7 @@ def is_settled(line: bytes) -> bool:
 
 
 class OpenWork:
-    """Takes the lines of events in order.
+    """Tracks open work through the lines of events in order.
 
     `questions` are those without an answer, and calls of host tools, as lines by id; `first_open_number` is that of the
     first line of the message, tool call or question that is open, `message` that of the message, if there is one, and
@@ -70,19 +70,19 @@ class OpenWork:
 
     @property
     def is_busy(self) -> bool:
-        """True while there is something that a stop would cut off."""
+        """True if a stop would cut something off."""
         return self.running or bool(self.questions)
 
     @property
     def first_open_number(self) -> int | None:
-        """Where a client has to begin that wants to see what is under way."""
+        """The first event that a client needs in order to see the work in progress."""
         asked = (self._asked[id] for id in self.questions)
         begun = [*self._tools.values(), *asked, *(() if self.message is None else (self.message,))]
         return min(begun, default=None)
 
     @property
     def queued_messages(self) -> list[Json]:
-        """The messages that wait, as `queue_update` lists them."""
+        """The queued messages in the form of `queue_update`."""
         items = [] if self.queue is None else _members(self.queue).get("items")
         return items if isinstance(items, list) else []
 
@@ -151,7 +151,7 @@ _ENDS = frozenset(
 
 
 def read_open_work(lines: Iterable[tuple[int, bytes]]) -> OpenWork:
-    """What is open behind these lines, which have their numbers."""
+    """The work that is open after these numbered lines."""
     work = OpenWork()
     for number, line in lines:
         work.track_line(line, number)

@@ -1,8 +1,8 @@
 """JSON that is still arriving: tool arguments, character by character, in linear time, to a limited depth.
 
-`GrowingJson` keeps the longest prefix that can be closed into valid JSON together with what closes it, so that a
-snapshot (`dialects/snapshots.py`) costs no parsing. `parse_arguments` reads the finished text, repairing what models
-get wrong; `agent/answer.py` uses it.
+`GrowingJson` keeps the longest prefix that can be closed into valid JSON together with its closing text, so that a
+snapshot (`dialects/snapshots.py`) costs no parsing. `parse_arguments` reads the finished text, repairing common
+mistakes of models; `agent/answer.py` uses it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from pigeon.wire import codec
 from pigeon.wire.errors import BadRecord
 
-# Whole escapes belong to a run of plain text; atomic and of limited length, since what may be given back costs memory.
+# Whole escapes belong to a run of plain text; atomic and of limited length, since backtracking would cost memory.
 _PLAIN = re.compile(
     r'(?>(?:[^"\\\x00-\x1f\u2028\u2029]++|\\["\\/bfnrt]'
     r"|\\u(?![dD][89a-fA-F])[0-9a-fA-F]{4}|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}){1,1000})"
@@ -28,7 +28,7 @@ _CLOSERS = {"{": b"}", "[": b"]"}
 _HEX = set("0123456789abcdefABCDEF")
 _ESCAPES = set('"\\/bfnrt')
 MOST_OPENED = 10_000  # lists and objects that are shown while they arrive
-LONGEST_LITERAL = 400  # the longest number that still has a value has less
+LONGEST_LITERAL = 400  # a number with a value is shorter
 
 
 # The states of the automaton, one method `_in_<state>` each. "Done" is `comma` inside a container, `end` outside.
@@ -58,7 +58,7 @@ LONGEST_LITERAL = 400  # the longest number that still has a value has less
 
 
 class GrowingJson:
-    """The closable prefix of a JSON text that grows."""
+    """The closable prefix of a growing JSON text."""
 
     def __init__(self) -> None:
         self._safe = bytearray()
@@ -72,7 +72,6 @@ class GrowingJson:
         self._broken = False
 
     def feed(self, text: str) -> None:
-        """Take the next piece of the text."""
         at = 0
         while at < len(text) and not self._broken:
             at = getattr(self, f"_in_{self._expect}")(text, at)
@@ -95,7 +94,7 @@ class GrowingJson:
 
     @property
     def prefix(self) -> bytearray:
-        """The bytes that are final; do not change them."""
+        """The final bytes; do not change them."""
         return self._safe
 
     @property
@@ -201,7 +200,7 @@ class GrowingJson:
 
     def _in_escape(self, text: str, at: int) -> int:
         if len(self._token) > 1 and text[at] not in _HEX:
-            # No escape but a backslash that was not doubled, as in C:\users: text, and what follows is text too.
+            # A backslash that was not doubled, as in C:\users, is text, and so is what follows.
             self._token = "\\" + self._token
             self._end_escape()
             return at
@@ -272,9 +271,9 @@ LONGEST_SHOWN = 20_000
 
 
 def parse_arguments(text: str, *, cut_off: bool = False) -> tuple[dict[str, Any], str | None]:
-    """The arguments of a tool call, or `{}` and what is wrong with them, with the text as it came.
+    """The arguments of a tool call, or `{}` and a description of the error, with the original text.
 
-    Of a call that was cut off with its answer, and so is never run, the arguments are what can be saved.
+    If a call was cut off with its answer, and so is never run, the arguments are as complete as possible.
     """
     if not text.strip():
         return {}, None
@@ -298,7 +297,7 @@ def parse_arguments(text: str, *, cut_off: bool = False) -> tuple[dict[str, Any]
 
 
 def _describe_problem(problem: str, text: str) -> str:
-    """What is wrong, and what was sent, so that the model can see its mistake."""
+    """The error, and the text that was sent, so that the model can see its mistake."""
     left_out = len(text) - LONGEST_SHOWN
     shown = f"{text[:LONGEST_SHOWN]}\n[{left_out} more characters]" if left_out > 0 else text
     return f"{problem}\n\nReceived arguments:\n{shown}"

@@ -3,12 +3,11 @@
 The document describes every line of every dialect. Its root leads to all definitions, because code generators leave out
 what nothing refers to: `HostLine` is what a host may send, `AgentLine` what Pigeon sends, with one response for each
 command and its answer in it, `SessionFileLine` a line of a session file. A record, a union and a set of words that has
-a name in these modules has the same name in the schema. A union says by which member its records are told apart:
-`discriminator` is no word of JSON Schema but of OpenAPI, and makes what is generated for Python seventy times faster.
+a name in these modules has the same name in the schema. A union names the member that distinguishes its records:
+`discriminator` is not a keyword of JSON Schema but of OpenAPI, and makes generated Python code seventy times faster.
 
 What Pigeon sends has all members but those that may be absent. In what a host sends, members with a default are
-optional, and in a command null is as good as nothing there. No record is closed: each side ignores members that it does
-not know.
+optional, and in a command null counts as absent. No record is closed: each side ignores members that it does not know.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ Shape = dict[str, Any]
 
 
 def protocol_schema() -> Shape:
-    """One document for every line that a host, Pigeon and a session file may have."""
+    """One document for every line that a host may send, that Pigeon sends, and of a session file."""
     made = _Definitions()
     of_session = [made.define_shape(entries.SessionHeader), made.define_shape(entries.Entry)]
     roots = [
@@ -78,7 +77,7 @@ def _define_agent_lines(made: _Definitions) -> list[Shape]:
 
 
 class _Definitions:
-    """The `$defs`, each made when it is first referred to."""
+    """The `$defs`, each created when it is first referred to."""
 
     def __init__(self) -> None:
         self.by_name: dict[str, Shape] = {}
@@ -101,7 +100,7 @@ class _Definitions:
         return _reference(name)
 
     def define_response(self, kind: type[Command]) -> Shape:
-        """The response to a command that was carried out or accepted."""
+        """The response to a successful command."""
         command = commands.NAMES[kind]
         members = self._define_members(answers.Response)["properties"]
         shapes = {"id": members["id"], "type": members["type"], "command": {"const": command}}
@@ -116,7 +115,7 @@ class _Definitions:
         return _reference(name)
 
     def define_failure(self) -> Shape:
-        """The response to what was refused; the name of the command may be any text that a host sent."""
+        """The response to a refused line; the name of the command may be any text that a host sent."""
         members = self._define_members(answers.Response)["properties"]
         shapes = {key: members[key] for key in ("id", "type", "command")}
         shapes |= {"success": {"const": False}, "error": members["error"], "code": members["code"]}
@@ -125,7 +124,7 @@ class _Definitions:
         return _reference("FailedResponse")
 
     def define_shape(self, hint: Any) -> Shape:
-        """Returns a type as a schema; a record or union with a name is defined once and referred to."""
+        """A type as a schema; a named record or union is defined once and referred to."""
         if hint is Any:
             return {}
         if hint in _PLAIN:
@@ -199,7 +198,7 @@ class _Definitions:
             shape = self.define_shape(hint)
             if optional and issubclass(kind, Command) and shape:
                 shape = _with_null(shape)
-            # Texts are left out: beside a set of words, generators take them for a value of the wrong type.
+            # Texts are left out: beside a set of words, generators treat them as values of the wrong type.
             if optional and isinstance(field.default, int):
                 shape = {**shape, "default": field.default}
             shapes[field.encode_name] = shape
@@ -241,7 +240,7 @@ def _may_be_absent(hint: Any) -> bool:
 
 
 def _names_of_unions() -> dict[frozenset[Any], str]:
-    """What unions and sets of words are called in their modules, by their members."""
+    """The names of unions and sets of words in their modules, by their members."""
     names: dict[frozenset[Any], str] = {}
     for module in _MODULES:
         for name, value in vars(module).items():
@@ -251,7 +250,7 @@ def _names_of_unions() -> dict[frozenset[Any], str]:
 
 
 def _records_within(kinds: Iterable[Any]) -> Iterable[type[Record]]:
-    """These records and all that they are made of."""
+    """These records and all records that they contain."""
     known: dict[type[Record], None] = {}
     waiting = list(kinds)
     while waiting:
@@ -266,5 +265,5 @@ def _records_within(kinds: Iterable[Any]) -> Iterable[type[Record]]:
 
 
 def _without_example(text: str) -> str:
-    """A docstring for hosts, which need no example in Python."""
+    """A docstring for hosts, which do not need an example in Python."""
     return text.partition("\n\nExample:\n")[0]

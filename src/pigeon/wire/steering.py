@@ -1,4 +1,5 @@
-"""What steers the model besides the conversation: the plan that host and model share, stream rules, and limits.
+"""The data that steers the model besides the conversation: the plan that host and model share, stream rules, and
+limits.
 
 A plan is a list of phases with tasks. A stream rule is advice for the model that is given when what it writes matches
 the rule's condition. Limits say how much a run or a conversation may use; `limits_of` is the one check of them, for
@@ -91,8 +92,8 @@ class Limits(Record, kw_only=True):
     """The most that a run or a conversation may use; what is absent is not limited.
 
     `turns` are requests for an answer, repeated ones included; `cost` is in US dollars; `tokens` are those of all
-    requests as providers count them, cached ones included; `seconds` are those of runs, whatever they wait for. A value
-    that cannot be raises `BadRecord`; none counts as absent.
+    requests as providers count them, cached ones included; `seconds` are those of runs, whatever they wait for. An
+    invalid value raises `BadRecord`; None counts as absent.
 
     Example:
         import pigeon
@@ -144,16 +145,15 @@ LIMIT_UNITS = {
     "seconds": "seconds",
     "toolCalls": "tool calls",
 }
-LARGEST = 2**53 - 1  # what every JSON parser reads exactly
+LARGEST = 2**53 - 1  # the largest number that every JSON parser reads exactly
 WHOLE = ("turns", "tokens", "toolCalls")
 LIMIT_FIELDS = {"turns": "turns", "cost": "cost", "tokens": "tokens", "seconds": "seconds", "toolCalls": "tool_calls"}
 
 
 def limits_of(given: Json, where: str = "limits") -> Limits:
-    """Limits as a person or a program wrote them, as JSON or as a record; null counts as absent.
+    """Limits written by a person or a program, as JSON or as a record; null counts as absent.
 
-    Raises `BadRecord` that names the member. A name that is not known is refused, too: a limit that is spelled wrong
-    would be none.
+    Raises `BadRecord` that names the member. An unknown name is refused too: a misspelt limit would have no effect.
     """
     if isinstance(given, Limits):
         return given
@@ -170,7 +170,7 @@ def limits_of(given: Json, where: str = "limits") -> Limits:
 
 
 def check_limit(name: str, value: Json, label: str) -> Number:
-    """The value if the limit of this name can have it; raises `BadRecord` that begins with the label."""
+    """Returns the value if it is valid for this limit; raises `BadRecord` that begins with the label."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= LARGEST
     if name in WHOLE:
         if not is_number or value != int(value):
@@ -182,7 +182,7 @@ def check_limit(name: str, value: Json, label: str) -> Number:
 
 
 def limit_text(reached: LimitReached) -> str:
-    """What hosts and models are told of the limit that ended a run."""
+    """The text for hosts and models about the limit that ended a run."""
     if reached.name == "repeated_calls":
         return (
             f"Stopped by the loop guard: the same tool calls were made {reached.reached} times in a row, and at most "
@@ -200,5 +200,5 @@ def limit_text(reached: LimitReached) -> str:
 
 
 def format_limit(value: Number) -> str:
-    """A limit, or what is used of it, as people read it."""
+    """A limit, or its use, for people."""
     return str(value) if isinstance(value, int) else f"{value:.6g}"

@@ -1,8 +1,8 @@
 """The one estimate of how many tokens a text or a message takes: characters divided by four.
 
-Compaction, branch summaries and the models without a network use it wherever no provider has counted. Where it decides
-how much of the window is left for an answer, `prompt_tokens` counts more cautiously. An image counts like a text of
-fixed length, because its size in bytes says nothing about its tokens.
+Compaction, branch summaries and the models without a network use it if no provider has counted. Where it decides how
+much of the window is left for an answer, `prompt_tokens` counts more cautiously. An image counts like a text of fixed
+length, because its size in bytes says nothing about its tokens.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ IMAGE_CHARACTERS = 4_800
 
 
 def estimated_tokens(characters: int, *, round_up: bool = True) -> int:
-    """Tokens of so many characters; rounded down where it is subtracted from what there is room for."""
+    """The tokens of so many characters; rounded down where they are subtracted from the available room."""
     return -(-characters // CHARACTERS_PER_TOKEN) if round_up else characters // CHARACTERS_PER_TOKEN
 
 
 def prompt_tokens(characters: int) -> int:
-    """Tokens of so many characters of a prompt, rather too many than too few: the rest is promised to the answer."""
+    """The tokens of so many characters of a prompt, rather too many than too few, because the rest is promised to the
+    answer."""
     return -int(-characters // CHARACTERS_PER_PROMPT_TOKEN)
 
 
@@ -32,7 +33,7 @@ def message_tokens(message: Message) -> int:
 
 
 def characters_of(message: Message) -> int:
-    """Characters of what a model sees of a message: texts, thinking, calls with their arguments as JSON, images."""
+    """The characters that a model sees of a message: texts, thinking, calls with their arguments as JSON, images."""
     if isinstance(message, BashExecutionMessage):
         return len(message.command) + len(message.output)
     if isinstance(message, BranchSummaryMessage | CompactionSummaryMessage):

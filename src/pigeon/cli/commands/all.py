@@ -1,5 +1,5 @@
-"""Every command: the small ones are declared here, those of front ends in their folders. What carries one out is
-imported when it is called."""
+"""Every command: small ones are declared here, those of front ends in their folders. The code of a command is imported
+when it is called."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from pigeon.wire.errors import UsageError
 # Signs in a metavar that say that a file or folder is meant.
 FILES = ("FILE", "DIR", "PATH")
 
-# What readline replaces is "$2": @ divides the words. It would quote the @ as well, so the names are quoted here.
+# readline replaces "$2", because @ separates words. It would also quote the @, so the names are quoted here.
 BASH_MENTIONS = r"""
   case "$2" in @*)
     while IFS= read -r words; do
@@ -27,7 +27,7 @@ BASH_MENTIONS = r"""
 
 
 def run_completions(call: CommandCall) -> int:
-    """Print the script of a shell; raises `UsageError` for one that is not known."""
+    """Print the script of a shell; raises `UsageError` for an unknown shell."""
     scripts = {"bash": bash_script, "zsh": zsh_script, "fish": fish_script}
     if call.words[0] not in scripts:
         raise UsageError(f"There are completions for {', '.join(scripts)}, and not for {call.words[0]}")
@@ -40,7 +40,7 @@ def _visible_rows(rows: Sequence[Row]) -> list[Row]:
 
 
 def _words_of(command: CommandDeclaration) -> list[tuple[str, str]]:
-    """What may stand directly behind the name of a command, with what it does."""
+    """The words that may follow the name of a command directly, with descriptions."""
     if command.name == "help":
         return [(one.name, one.summary) for one in COMMANDS.values()]
     choices = [(word, "") for action in command.actions for one in action.arguments[:1] for word in one.split("|")[:9]]
@@ -48,13 +48,13 @@ def _words_of(command: CommandDeclaration) -> list[tuple[str, str]]:
     return named or [(word, text) for word, text in choices if word.islower()]
 
 
-# Files that belong to the prompt have a sign before their name.
+# Files that belong to the prompt have a character before their name.
 FISH_MENTIONED = "string match -q '@*' -- (commandline -ct)"
 FISH_MENTIONS = "(__fish_complete_path (string sub -s 2 -- (commandline -ct)) | string replace -r '^' '@')"
 
 
 def bash_script() -> str:
-    """For bash 3.2, which macOS has, and newer."""
+    """The script for bash 3.2, which macOS has, and newer."""
     cases = []
     for command in COMMANDS.values():
         names = " ".join(
@@ -76,7 +76,7 @@ def bash_script() -> str:
             "  COMPREPLY=()",
             '  current="${COMP_WORDS[COMP_CWORD]}"',
             '  previous="${COMP_WORDS[COMP_CWORD-1]}"',
-            # A sign at which words are divided is a word of its own: --mode=json are three.
+            # A character that separates words is itself a word: --mode=json are three.
             '  if [ "$current" = "=" ]; then current=""',
             '  elif [ "$previous" = "=" ] && [ "$COMP_CWORD" -gt 2 ]; then previous="${COMP_WORDS[COMP_CWORD-2]}"; fi',
             '  command=""',
@@ -97,14 +97,14 @@ def bash_script() -> str:
             '    *) COMPREPLY=($(compgen -W "$words" -- "$current")) ;;',
             "  esac",
             "}",
-            # Where there is no reply, readline completes the name of a file, and quotes it.
+            # Without a reply, readline completes the name of a file, and quotes it.
             "complete -o default -F _pigeon pigeon",
         ]
     )
 
 
 def zsh_script() -> str:
-    """For zsh with its completion system."""
+    """The script for zsh with its completion system."""
     cases = []
     for command in COMMANDS.values():
         actions = " ".join(_zsh_pair(word, text) for word, text in _words_of(command))
@@ -115,7 +115,7 @@ def zsh_script() -> str:
         [
             "#compdef pigeon",
             "# zsh completion of pigeon; made by `pigeon completions zsh`",
-            # A file that belongs to the prompt has a sign before its name.
+            # A file that belongs to the prompt has a character before its name.
             "_pigeon_files() { compset -P '@'; _files }",
             "_pigeon() {",
             "  local -a commands actions options",
@@ -145,7 +145,6 @@ def zsh_script() -> str:
 
 
 def fish_script() -> str:
-    """Returns the completion script for fish 3 and newer."""
     names = " ".join(COMMANDS)
     lines = ["# fish completion of pigeon; made by `pigeon completions fish`"]
     for command in COMMANDS.values():
@@ -192,5 +191,5 @@ def _zsh_pair(word: str, text: str) -> str:
 
 
 def _quote_word(text: str) -> str:
-    """As a shell takes it literally; the three agree on this form as long as there is no backslash at its end."""
+    """A word quoted for shells; the three agree on this form unless it ends in a backslash."""
     return "'" + text.replace("'", "'\\''") + "'"

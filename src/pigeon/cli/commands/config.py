@@ -29,7 +29,7 @@ LONGEST_VALUE = 60
 
 
 def run_config(call: CommandCall) -> int:
-    """Do one of the actions; raises `UsageError` for a key or a value that cannot be."""
+    """Run one of the actions; raises `UsageError` for an invalid key or value."""
     try:
         return _run_action(call, _settings_file_for(call))
     except UnknownSetting as error:
@@ -72,7 +72,7 @@ def _run_action(call: CommandCall, file: SettingsFile) -> int:
 
 
 def _show_all(file: SettingsFile, as_json: bool) -> None:
-    """Every setting that is declared, and every key that the file has besides."""
+    """Show every declared setting, and every other key of the file."""
     raw = file.read()
     wrong: list[str] = []
     select_valid_keys({key: raw[key] for key in raw if key in keys_of(Settings)}, wrong.append)
@@ -91,7 +91,7 @@ def _show_all(file: SettingsFile, as_json: bool) -> None:
 
 
 def _show_one(file: SettingsFile, key: str, as_json: bool) -> None:
-    """One value, as text or JSON; a group with the defaults of what the file does not say."""
+    """Show one value as text or JSON; a group includes the defaults of missing values."""
     given = value_at(with_defaults(file.read()), key)
     if given is UNSET:
         require_known(key)
@@ -100,7 +100,7 @@ def _show_one(file: SettingsFile, key: str, as_json: bool) -> None:
 
 
 def _edit_file(call: CommandCall, file: SettingsFile) -> int:
-    """Open the file in an editor, and print what is wrong with it afterwards."""
+    """Open the file in an editor, and print the errors in it afterwards."""
     variables = call.environment.variables
     editor = variables.get("VISUAL") or variables.get("EDITOR")
     if not editor:
@@ -122,7 +122,7 @@ def _edit_file(call: CommandCall, file: SettingsFile) -> int:
 
 
 def _parse_value(text: str) -> Json:
-    """JSON, or the text itself where it is none."""
+    """JSON, or the text itself if it is not JSON."""
     try:
         return json.loads(text)
     except ValueError:

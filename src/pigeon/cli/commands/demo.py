@@ -54,7 +54,7 @@ def run_demo(call: CommandCall) -> int:
 
 
 async def _run_until_signal(temporary: str) -> int:
-    """The tour, which a signal ends early: its folder is removed all the same. Ctrl-C is seen by `asyncio.run`."""
+    """Run the tour; a signal ends it early, and its folder is still removed. `asyncio.run` handles Ctrl-C."""
     tour = asyncio.ensure_future(_run_tour(temporary))
     codes: list[int] = []
 

@@ -1,4 +1,4 @@
-"""`pigeon doctor`: what is set up and what is missing, a line each, with what to do about it.
+"""`pigeon doctor`: what is set up and what is missing, one line each, with advice.
 
 A line is `ok`, a `note` about something that works as it is, or `broken`; the exit code is 1 if a line is broken.
 """
@@ -48,7 +48,7 @@ PACKAGE = "pigeon-agent"
 
 
 class Finding(Struct, frozen=True):
-    """One line: its subject, how it stands, what was found, and what to do about it."""
+    """One line: its subject, its status, the finding, and advice."""
 
     subject: str
     state: str
@@ -63,7 +63,7 @@ def run_doctor(call: CommandCall) -> int:
         findings.append(one)
         if not call.has_option("json"):
             _print_finding(one)
-            # The servers may take their time: what is known by now is read meanwhile.
+            # The servers may take their time: the lines so far can be read meanwhile.
             sys.stdout.flush()
     if call.has_option("json"):
         import json
@@ -78,7 +78,7 @@ def run_doctor(call: CommandCall) -> int:
 
 
 def _print_finding(one: Finding) -> None:
-    """A line, and below it what to do."""
+    """Print a line, with the advice below it."""
     state, subject = colour_text(one.state.ljust(6), COLOURS[one.state]), colour_text(one.subject.ljust(10), "bold")
     print_coloured(f"{state}  {subject}  {colour_text(one.found, 'plain')}")
     if one.advice:
@@ -86,7 +86,7 @@ def _print_finding(one: Finding) -> None:
 
 
 class CheckedSetup:
-    """What the checks of one call look at."""
+    """The state that the checks of one call share."""
 
     def __init__(self, environment: Environment, offline: bool) -> None:
         self.environment = environment
@@ -95,7 +95,7 @@ class CheckedSetup:
         self.problems: list[str] = []
         self.layers = Layers(self.folder, self.problems.append)
         self.redactor = Redactor()
-        # Commands that print keys run behind the wall that the settings ask for.
+        # Commands that print keys run behind the configured wall.
         self.wall = make_sandbox(AgentOptions(), environment, self.folder, self.layers, ProcessOwner())
         self.wall.enclose_key_commands(environment.cwd or "/")
         self.registry = make_registry(
@@ -234,7 +234,6 @@ def diagnose_terminal(here: CheckedSetup) -> Iterator[Finding]:
 
 
 def diagnose_model_servers(here: CheckedSetup) -> Iterator[Finding]:
-    """One line for each provider that has a key."""
     if here.offline:
         yield Finding("network", "note", "model servers were not contacted", "run without --offline to contact them")
         return
@@ -244,7 +243,7 @@ def diagnose_model_servers(here: CheckedSetup) -> Iterator[Finding]:
     yield from asyncio.run(_check_servers(models, here.registry, here.environment, here.layers.settings, here.redactor))
 
 
-# Every check, in the order in which their lines are shown; the servers last, which may take their time.
+# Every check in the order of the lines; the servers last, because they may take a while.
 DIAGNOSES: tuple[Callable[[CheckedSetup], Iterator[Finding]], ...] = (
     diagnose_pigeon,
     diagnose_libraries,
@@ -286,7 +285,7 @@ def _default_model(settings: Settings, registry: ModelRegistry) -> Model | None:
 
 
 def _check_folder(subject: str, path: str, advice: str) -> Finding:
-    """Whether a folder can be written, or made."""
+    """Whether a folder can be written, or created."""
     above = path
     while not os.path.lexists(above) and os.path.dirname(above) != above:
         above = os.path.dirname(above)
@@ -313,7 +312,7 @@ async def _check_servers(
 
 
 async def _check_server(model: Model, registry: ModelRegistry, http: HttpClient, redactor: Redactor) -> Finding:
-    """Ask a server for its list of models: it costs nothing, and shows whether the key is taken."""
+    """Request a server's list of models, which costs nothing and shows whether the key is accepted."""
     subject = model.provider
     try:
         access = await registry.resolve_access(model)
@@ -336,7 +335,7 @@ async def _check_server(model: Model, registry: ModelRegistry, http: HttpClient,
             await response.drop()
     except TimeoutError:
         return Finding(subject, "broken", f"{address} did not answer within {REACH_SECONDS:g} s", _NETWORK)
-    except Exception as error:  # the HTTP library has many, and each means that there is no way to the server
+    except Exception as error:  # the HTTP library has many, and each means that the server cannot be reached
         why = redactor.mask_text(from_exception(error).message)
         return Finding(subject, "broken", f"{address} cannot be reached: {why}", _NETWORK)
     if status in (401, 403):
@@ -351,7 +350,7 @@ _NETWORK = "check the address, the network and the proxy (HTTPS_PROXY)"
 
 
 def _library_versions() -> list[str]:
-    """What Pigeon needs, as it was installed."""
+    """The installed versions of Pigeon's dependencies."""
     with suppress(PackageNotFoundError):
         needed = [one for one in requires(PACKAGE) or [] if "extra ==" not in one]
         return [found[0] for one in needed if (found := re.match(r"[\w.-]+", one))]

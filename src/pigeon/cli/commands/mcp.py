@@ -48,7 +48,7 @@ ADVICE = {
 
 
 def run_mcp(call: CommandCall) -> int:
-    """Do one of the actions; raises `UsageError` for what cannot be."""
+    """Run one of the actions; raises `UsageError` for an impossible one."""
     if call.action == "add":
         return _add_server(call)
     if call.action == "remove":
@@ -116,7 +116,7 @@ def _parse_pair(given: str, sign: str, option: str) -> tuple[str, str]:
 
 
 def _read_configuration(environment: Environment) -> tuple[list[ServerConfig], list[str], list[str]]:
-    """The servers that an agent in this folder would have, what is wrong with files, and which wait for trust."""
+    """The servers of an agent in this folder, the errors in files, and the servers that wait for trust."""
     problems: list[str] = []
     agent_dir, cwd = environment.agent_dir(), environment.cwd
     layers = [read_servers(user_file(agent_dir), "user", problems.append)]
@@ -216,7 +216,7 @@ def _print_state(config: ServerConfig, state: McpServerState) -> None:
 
 
 async def _try_server(environment: Environment, name: str) -> McpServerState:
-    """The state of the server after one attempt; what it asks is asked on the terminal, if there is one."""
+    """The state of the server after one attempt; its questions are asked on the terminal, if there is one."""
     from pigeon.app.build import build
     from pigeon.rpc.in_process import SPOKEN
     from pigeon.sdk.agent import Agent
@@ -245,7 +245,7 @@ async def _try_server(environment: Environment, name: str) -> McpServerState:
 
 
 async def _ask_on_terminal(question: Question) -> str | bool | None:
-    """Ask a person. A sign-in may end by itself meanwhile: the line is read without a thread that would hold us."""
+    """Ask a person. A sign-in may end meanwhile, so the line is read without a thread that would block the exit."""
     print_line(question.title)
     if isinstance(question, SelectRequest):
         print_line("Choose one of: " + ", ".join(question.options))

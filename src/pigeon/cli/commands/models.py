@@ -28,7 +28,7 @@ NO_KEY = (
 
 
 def run_models(call: CommandCall) -> int:
-    """Print the models; 1 if there is none, with what to do on stderr."""
+    """Print the models; returns 1 if there is none, with advice on stderr."""
     registry = _make_registry(call.environment)
     words = [word.lower() for given in call.words for word in given.split()]
     every = registry.all_models() if words or call.has_option("all") else registry.list_available()
@@ -80,7 +80,7 @@ def _find_matching(models: Sequence[Model], words: Sequence[str]) -> list[Model]
 
 
 def _search_words(models: Sequence[Model]) -> set[str]:
-    """The words that people look for: providers, ids and their parts."""
+    """The words that people search for: providers, ids and their parts."""
     known = {name for model in models for name in (model.provider, model.id.lower())}
     return known | {part for name in known for part in re.split(r"[^a-z0-9.]+", name) if len(part) > 2}
 
@@ -100,7 +100,7 @@ def _to_object(model: Model, registry: ModelRegistry) -> dict[str, Json]:
 
 
 def print_models(search: str, environment: Environment) -> int:
-    """Print the models that can be used as pi does, with what is wrong with the files on stderr."""
+    """Print the usable models in pi's form, with errors in files on stderr."""
     registry = _make_registry(environment)
     print_line(_known_table(registry.list_available(), search))
     _print_problems(registry)

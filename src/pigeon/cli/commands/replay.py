@@ -1,6 +1,6 @@
-"""`pigeon replay SESSION`: a session that was kept, played to a host as if it happened now.
+"""`pigeon replay SESSION`: a stored session, played to a host as if it happened now.
 
-`session/playback.py` plays it; here an agent is built for it that keeps nothing, and commands that would change the
+`session/playback.py` plays it; here an agent is built for it that stores nothing, and commands that would change the
 conversation are refused.
 """
 
@@ -100,11 +100,11 @@ async def _serve(
 
 
 async def _do_nothing() -> None:
-    """There is nothing to warm up."""
+    """Does nothing: a playback needs no warm-up."""
 
 
 async def _build_agent(loaded: LoadedSession, environment: Environment, dialect: Dialect) -> BuiltAgent:
-    """An agent with the session's id and model, that keeps nothing on disk and loads nothing that could act."""
+    """An agent with the session's id and model, which stores nothing on disk and loads nothing that could act."""
     answers = (line.message for line in loaded.lines if line.role == "assistant")
     answer = next((message for message in answers if isinstance(message, AssistantMessage)), None)
     options = AgentOptions(
@@ -122,7 +122,7 @@ async def _build_agent(loaded: LoadedSession, environment: Environment, dialect:
         named = replace(options, provider=answer.provider, model=answer.model, thinking=level)
         return await build(named, environment)
     except StartupError:
-        # A model that is not known here any more.
+        # A model that is unknown here.
         return await build(options, environment)
 
 
@@ -131,7 +131,7 @@ def _refuse_command(cmd: Command, s: Any) -> None:
 
 
 class _ReplayHost(Host):
-    """Serves a session that is played: what only looks is answered, and a run can be stopped."""
+    """Serves a played session: read-only commands are answered, and a run can be stopped."""
 
     handlers: ClassVar[Mapping[type[Command], CommandHandler]] = {
         kind: handler if kind.required_scope == "read" or kind is Abort else _refuse_command

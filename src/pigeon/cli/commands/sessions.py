@@ -36,7 +36,7 @@ EXPORT_FORMATS = ("html", "atif")
 
 
 def run_sessions(call: CommandCall) -> int:
-    """Do one of the actions; raises `StartupError` for a session that is not there."""
+    """Run one of the actions; raises `StartupError` for a missing session."""
     sessions = _Sessions(call)
     actions: dict[str, Callable[[], int]] = {
         "list": sessions.print_newest,
@@ -174,7 +174,7 @@ class _Sessions:
         return self._repository.folders() if self._call.has_option("all") else [self._repository.folder]
 
     def _known_ids(self) -> Iterator[str]:
-        """The ids of all sessions that could be meant, as the names of their files end with them."""
+        """The ids of all sessions that a reference may mean, from the names of their files."""
         for folder in self._folders():
             for path in self._repository.store.list_files(folder):
                 yield self._repository.store.id_in_name(path)
@@ -229,7 +229,7 @@ def _load_existing(path: str) -> LoadedSession:
 
 
 def _short_ids(ids: Sequence[str], known: Iterable[str]) -> Iterator[str]:
-    """The beginnings of ids that are those of no other one; ids that were made in the same minute begin alike."""
+    """The shortest unique beginnings of ids; ids from the same minute begin alike."""
     ordered = sorted({*ids, *known})
     for id in ids:
         at = bisect_left(ordered, id)
@@ -239,7 +239,7 @@ def _short_ids(ids: Sequence[str], known: Iterable[str]) -> Iterator[str]:
 
 
 def _read_texts(path: str) -> str:
-    """Everything that was said in a session, and its name; nothing where the file cannot be read."""
+    """All texts of a session, and its name; empty if the file cannot be read."""
     try:
         loaded = load_session(path)
     except Refusal:

@@ -1,5 +1,5 @@
-"""What extensions contribute to a session: tools and providers, at the start and later, and messages on topics to
-each other. The composition root takes the first ones; later ones go through the session's port."""
+"""Contributions of extensions to a session: tools and providers, at the start and later, and messages on topics to each
+other. The composition root adds the first ones; later ones go through the session's port."""
 
 from __future__ import annotations
 
@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 
 
 class ExtensionTool(ArgumentTool):
-    """An extension's tool, as the loop runs it: in the extension's thread, for as long as it takes, until it is
-    aborted."""
+    """An extension's tool, which the loop runs in the extension's thread, without a time limit, until it is aborted."""
 
     def __init__(self, definition: ToolDef, loaded: LoadedExtension) -> None:
         self._definition = definition
@@ -39,11 +38,10 @@ class ExtensionTool(ArgumentTool):
 
     @property
     def reads_only(self) -> bool:
-        """True if neighbouring calls may run beside it."""
         return self._definition.reads_only
 
     async def execute(self, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
-        """Do it; whatever the extension raises becomes the text of the failure."""
+        """Run the tool; an exception of the extension becomes the text of the failure."""
         timeout = PausableTimeout(None)
         context = self._loaded.make_tool_context(run, timeout)
         forget = run.scope.add_cancel_callback(context.cancel)
@@ -60,7 +58,7 @@ class ExtensionTool(ArgumentTool):
 
 
 class ContributedProvider:
-    """A provider, ready for the registry: its entry, and what answers if it is no HTTP service."""
+    """A provider for the registry: its entry, and the object that answers if it is not an HTTP service."""
 
     __slots__ = ("entry", "name", "provider")
 
@@ -79,7 +77,6 @@ class Contributions:
         self._deliveries: set[asyncio.Task[None]] = set()
 
     def tools(self) -> list[ExtensionTool]:
-        """The tools of all extensions."""
         tools: dict[str, ExtensionTool] = {}
         for loaded in self._dispatcher.extensions:
             for definition in loaded.extension.registered.tools.values():
@@ -90,7 +87,6 @@ class Contributions:
         return list(tools.values())
 
     def providers(self) -> list[ContributedProvider]:
-        """The providers of all extensions."""
         providers: dict[str, ContributedProvider] = {}
         for loaded in self._dispatcher.extensions:
             for definition in loaded.extension.registered.providers.values():
@@ -101,7 +97,6 @@ class Contributions:
         return list(providers.values())
 
     def register_tool(self, loaded: LoadedExtension, tool: ToolDef) -> None:
-        """Add a tool that an extension registered after the start."""
         owner = self._owner(tool.spec.name)
         if owner is not None and owner is not loaded:
             self._report_name_conflict(loaded, "tool", tool.spec.name)
@@ -115,7 +110,6 @@ class Contributions:
             self._binding.port.models.add_provider(late.name, late.entry, late.provider)
 
     def unregister_provider(self, name: str) -> None:
-        """Remove a provider that an extension has unregistered."""
         if self._binding.port is not None:
             self._binding.port.models.remove_provider(name)
 

@@ -1,4 +1,4 @@
-"""From the session's bus to the extensions that listen: at once, without waiting, at no cost where none does.
+"""From the session's bus to the extensions that listen: at once, without waiting, at no cost if none does.
 
 `_FORWARDED` is the table: for each wire event the extension events that it becomes, and how they are made. The bus
 calls `forward` for every event of the session.
@@ -20,7 +20,7 @@ _DELTAS = (w.TextDelta, w.ThinkingDelta, w.ToolcallDelta)
 
 
 class EventForwarding:
-    """Tells extensions what happens in the session; it remembers only what the wire events leave out."""
+    """Forwards the session's events to extensions; it remembers only what the wire events leave out."""
 
     def __init__(self, dispatcher: Dispatcher, hooks: ExtensionHooks) -> None:
         self._dispatcher = dispatcher
@@ -36,7 +36,7 @@ class EventForwarding:
         if forwarded is None or not any(self._dispatcher.has_listeners(kind) for kind in forwarded[0]):
             return
         if isinstance(event, w.MessageEnd) and self._hooks.has_seen_message(event.message):
-            return  # its handlers were asked before it was put on record
+            return  # its handlers were called before it was recorded
         self._dispatcher.post_event(forwarded[1](event, self))
 
     def _remember(self, event: w.Outbound) -> None:

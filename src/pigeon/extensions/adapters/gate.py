@@ -1,7 +1,7 @@
 """Extensions before and after each tool call: the `Gate` of the loop, answered by `tool_call` and `tool_result`.
 
-A handler of `tool_call` that does not come to an answer blocks the call, whatever the reason: it raised, took too long,
-returned what it may not, or its thread is held up or gone.
+A handler of `tool_call` that does not return a valid answer blocks the call, whatever the reason: it raised, took too
+long, returned an invalid value, or its thread is blocked or gone.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from pigeon.wire.base import Absent, Json
 from pigeon.wire.errors import CallDenied
 from pigeon.wire.events import ToolOutcome
 
-# A handler that is registered in `session_start` counts from the first call on, if it is there within this time.
+# A handler that is registered in `session_start` counts from the first call on, if it exists within this time.
 START_SECONDS = 5.0
 UNJUDGED = 'The extension "{name}" could not judge this call: {why}. It was not run.'
 
 
 class Blocked(CallDenied):
-    """An extension does not let a tool run; `terminate` asks for the run to end with this batch."""
+    """An extension blocks a tool call; with `terminate` the run ends with this batch of calls."""
 
     def __init__(self, text: str, terminate: bool = False) -> None:
         super().__init__(text)
@@ -32,7 +32,7 @@ class Blocked(CallDenied):
 
 
 class ExtensionGate:
-    """Asks the handlers of `tool_call` and `tool_result`."""
+    """Calls the handlers of `tool_call` and `tool_result`."""
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher
@@ -66,7 +66,7 @@ class ExtensionGate:
             await prepared.replace_arguments(current)
 
     async def after_call(self, call: wire.ToolCall, outcome: ToolOutcome, is_error: bool) -> tuple[ToolOutcome, bool]:
-        """The outcome as the handlers left it."""
+        """The outcome after the handlers' changes."""
         if not self._dispatcher.has_listeners(ToolResult):
             return outcome, is_error
         current, failed = outcome, is_error
@@ -94,7 +94,7 @@ class ExtensionGate:
 
 
 def _check_arguments(changed: Any) -> dict[str, Json]:
-    """The arguments as a handler left them; raises `TypeError` for what cannot be arguments."""
+    """The arguments after a handler's changes; raises `TypeError` for invalid ones."""
     arguments = to_plain_json(changed, "args")
     if not isinstance(arguments, dict):
         raise TypeError("args must be a dict")
@@ -102,7 +102,7 @@ def _check_arguments(changed: Any) -> dict[str, Json]:
 
 
 def _reason(block: Block) -> str:
-    """A handler said no; that holds even if it cannot say why."""
+    """The reason of a block, which holds even if the reason cannot be shown."""
     try:
         return str(block.reason)
     except Exception:
@@ -110,7 +110,7 @@ def _reason(block: Block) -> str:
 
 
 def apply_override(outcome: ToolOutcome, change: Override) -> ToolOutcome:
-    """The outcome with what is given replaced; raises `TypeError` for what cannot be an outcome."""
+    """The outcome with the given members replaced; raises `TypeError` for an invalid outcome."""
     content: Any = outcome.content if change.content is None else change.content
     if isinstance(content, str):
         content = [wire.TextContent(text=content)]

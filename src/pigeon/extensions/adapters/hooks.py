@@ -1,4 +1,4 @@
-"""The session's hooks, answered by extensions: each asks the handlers of one event, and runs slash commands.
+"""The session's hooks, implemented by extensions: each calls the handlers of one event; and slash commands.
 
 Whatever goes wrong in a handler is reported by the dispatcher and changes nothing here. The events are declared in
 `public/events.py`; what a handler may return is checked against its declaration before it gets here.
@@ -47,7 +47,6 @@ class ExtensionHooks:
         self._asked_about: list[Message] = []
 
     def commands(self) -> list[SlashCommand]:
-        """The extensions' slash commands."""
         return self._commands.list_commands()
 
     def has_command(self, text: str) -> bool:
@@ -55,11 +54,11 @@ class ExtensionHooks:
         return self._commands.has_command(text)
 
     async def try_run_command(self, text: str) -> bool:
-        """Run the slash command that a text calls; False if there is none."""
+        """Run the slash command in a text; returns False if there is none."""
         return await self._commands.try_run(text)
 
     async def transform_input(self, said: h.PromptInput) -> h.PromptInput | None:
-        """What to go on with; none when an extension handled it."""
+        """The input to continue with, or None if an extension handled it."""
         self._continued = 0
         current: h.PromptInput | None = said
 
@@ -119,7 +118,7 @@ class ExtensionHooks:
         return current
 
     async def transform_message(self, message: Message) -> Message:
-        """The message to put on record."""
+        """The message to record."""
         current = message
 
         def on_answer(answer: Answer) -> bool:
@@ -136,11 +135,11 @@ class ExtensionHooks:
         return current
 
     def has_seen_message(self, message: Message) -> bool:
-        """True if this very object came out of `transform_message`, so its handlers are not called for it again."""
+        """True if this very object came out of `transform_message`, so that its handlers are not called again."""
         return any(message is one for one in self._asked_about)
 
     async def intercept_user_bash(self, command: str, excluded: bool, cwd: str) -> BashResult | None:
-        """A result instead of a run; raises a `Refusal` when an extension blocks the command."""
+        """A result instead of running the command; raises `Refusal` if an extension blocks it."""
         result: list[BashResult] = []
 
         def on_answer(answer: Answer) -> bool:
@@ -156,7 +155,7 @@ class ExtensionHooks:
         return result[0] if result else None
 
     async def decide_compaction(self, prepared: h.CompactionPreparation) -> h.ExtensionSummary | bool:
-        """Returns the last verdict of the handlers; a cancellation ends the asking."""
+        """The last verdict of the handlers; a cancellation ends the calls."""
         verdict: h.ExtensionSummary | bool = True
 
         def on_answer(answer: Answer) -> bool:
@@ -185,7 +184,7 @@ class ExtensionHooks:
         return verdict
 
     async def collect_continuations(self, outcome: h.RunOutcome) -> list[CustomMessage]:
-        """Notes that start one more run, as long as that was not done too often."""
+        """Notes that start one more run, up to a limit per prompt."""
         notes: list[CustomMessage] = []
 
         def on_answer(answer: Answer) -> bool:
@@ -201,7 +200,7 @@ class ExtensionHooks:
         return notes
 
     async def transform_provider_request(self, body: bytes) -> bytes:
-        """The body to send; it is decoded only where an extension handles the event."""
+        """The body to send; it is decoded only if an extension handles the event."""
         replaced: list[Any] = []
 
         def make() -> e.Event:
@@ -219,7 +218,6 @@ class ExtensionHooks:
         return codec.encode(replaced[-1]) if replaced else body
 
     async def transform_provider_headers(self, headers: dict[str, str]) -> dict[str, str]:
-        """Returns the headers to send, as the handlers left them."""
         current = headers
 
         def on_answer(answer: Answer) -> bool:
@@ -241,12 +239,10 @@ class ExtensionHooks:
             self._dispatcher.post_event(e.AfterProviderResponse(status, dict(headers)))
 
     def on_model_selected(self, model: Model, previous: Model | None, source: h.ModelSelectSource) -> None:
-        """Notify extensions that another model is selected."""
         if self._dispatcher.has_listeners(e.ModelSelect):
             self._dispatcher.post_event(e.ModelSelect(copy.deepcopy(model), copy.deepcopy(previous), source))
 
     async def find_resources(self, cwd: str) -> h.ResourcePaths:
-        """Returns further skills and prompts that extensions name."""
         found = h.ResourcePaths([], [])
 
         def on_answer(answer: Answer) -> bool:
@@ -259,21 +255,20 @@ class ExtensionHooks:
         return found
 
     async def on_session_started(self, reason: h.StartReason, previous: str | None = None) -> None:
-        """Notify extensions that a conversation is open."""
         self._dispatcher.post_event(e.SessionStart(reason, previous))
 
     async def on_session_ending(self, reason: h.EndReason, target: str | None = None) -> None:
-        """A conversation is about to be left; extensions get a moment for it."""
+        """Notify extensions that a conversation is about to be left, and give them a moment."""
         await self._dispatcher.ask_all(
             e.SessionShutdown(reason, target), QUIT_SECONDS if reason == "quit" else LEAVE_SECONDS
         )
 
     async def should_refuse_switch(self, reason: Literal["new", "resume"], target: str | None) -> bool:
-        """Returns True to refuse a new or another conversation; the first extension that refuses decides."""
+        """True if any extension refuses a new or another conversation; the first one decides."""
         return await self._is_vetoed(e.SessionBeforeSwitch, lambda: e.SessionBeforeSwitch(reason, target))
 
     async def should_refuse_fork(self, entry_id: str, position: Literal["before", "at"]) -> bool:
-        """Returns True if an extension refuses a fork or a copy."""
+        """True if an extension refuses a fork or a copy."""
         return await self._is_vetoed(e.SessionBeforeFork, lambda: e.SessionBeforeFork(entry_id, position))
 
     async def _is_vetoed(self, kind: type[e.Event], make: Callable[[], e.Event]) -> bool:
@@ -331,7 +326,7 @@ def to_bash_result(given: r.BashOutput) -> BashResult:
 
 
 class ExtensionCommands:
-    """All commands, by name; where several extensions want one name, each gets a number behind it."""
+    """All commands by name; if several extensions use one name, each gets a number appended."""
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher
@@ -339,7 +334,7 @@ class ExtensionCommands:
         self._named: dict[str, tuple[LoadedExtension, CommandDef]] = {}
 
     def list_commands(self) -> list[SlashCommand]:
-        """As `get_commands` shows them."""
+        """The commands in the form of `get_commands`."""
         return [
             _to_slash_command(name, loaded, command) for name, (loaded, command) in self._commands_by_name().items()
         ]
@@ -349,7 +344,7 @@ class ExtensionCommands:
         return text.startswith("/") and _split_command(text)[0] in self._commands_by_name()
 
     async def try_run(self, text: str) -> bool:
-        """Runs the command that a text calls; returns False if there is none. True also when it failed."""
+        """Run the command in a text; returns False if there is none, and True even if it failed."""
         if not text.startswith("/"):
             return False
         name, arguments = _split_command(text)

@@ -1,7 +1,7 @@
-"""A session as its extensions see it: what they may read of it and do to it, on the real `Session`.
+"""The view of extensions on a session: what they may read of it and do to it, on the real `Session`.
 
 Everything here is called on the session's event loop only, one call at a time; an extension reaches it through its
-`SessionAccess`, which carries the calls over from the extension's thread. A call that cannot be carried out raises a
+`SessionAccess`, which transfers calls from the extension's thread. A call that cannot be carried out raises a
 `Refusal`, whose text goes to the extension.
 """
 
@@ -44,7 +44,7 @@ class SessionFacts(Struct, frozen=True):
 
 
 class ExecResult(Struct, frozen=True):
-    """How a program ended; `killed` when its time was over or it was stopped."""
+    """How a program ended; `killed` if its time was up or it was stopped."""
 
     stdout: str
     stderr: str
@@ -59,7 +59,7 @@ class ConversationPort:
         self._session = session
 
     def facts(self) -> SessionFacts:
-        """Which conversation this is, now."""
+        """The facts about the current conversation."""
         journal = self._session.journal
         return SessionFacts(
             session_id=journal.session_id,
@@ -75,36 +75,35 @@ class ConversationPort:
         return [line.plain() for line in (journal.branch if branch_only else journal.lines)]
 
     def messages(self) -> list[Message]:
-        """What the model would see now; the caller does not change it."""
+        """The messages that the model would see now; the caller must not change them."""
         return self._session.context
 
     def send_message(self, message: CustomMessage, trigger_turn: bool, deliver_as: DeliverAs) -> None:
-        """`nextTurn` waits for the next prompt; in a run it is queued (or, without a turn, put after this one); else
-        it is put on record and announced, and starts a run if `trigger_turn`."""
+        """Send a message: `nextTurn` waits for the next prompt; in a run it is queued (or, without a turn, added after
+        the run); otherwise it is recorded and announced, and starts a run if `trigger_turn`."""
         self._session.prompting.add_custom_message(message, trigger_turn, deliver_as)
 
     def send_user_message(
         self, content: str | list[UserBlock], deliver_as: Literal["steer", "followUp"] | None
     ) -> None:
-        """Always a turn; raises while a run is active and `deliver_as` is none."""
+        """Start a turn; raises while a run is active and `deliver_as` is None."""
         blocks: list[UserBlock] = [TextContent(text=content)] if isinstance(content, str) else content
         self._session.prompting.add_user_message(UserMessage(content=blocks, timestamp=clock.now_ms()), deliver_as)
 
     def append_entry(self, custom_type: str, data: Json) -> str:
-        """State of an extension, on record and not for the model; returns the entry's id."""
+        """Record state of an extension that the model does not see; returns the entry's id."""
         given = ABSENT if data is None else data
         entry = self._session.journal.append(CustomEntry, custom_type=custom_type, data=given)
         self._session.bus.post(EntryAppended(entry=entry))
         return entry.id
 
     def set_name(self, name: str) -> None:
-        """The display name of the session."""
         cleaned = clean_name(name)
         self._session.journal.append(SessionInfo, name=cleaned)
         self._session.bus.post(SessionInfoChanged(name=cleaned))
 
     def set_label(self, entry_id: str, label: str | None) -> None:
-        """A bookmark on an entry; none removes it."""
+        """Set a bookmark on an entry; None removes it."""
         if self._session.journal.find_line(entry_id) is None:
             raise Refusal(f"Entry not found: {entry_id}")
         self._session.journal.append(LabelEntry, target_id=entry_id, label=label or ABSENT)
@@ -117,7 +116,6 @@ class ToolsPort:
         self._toolset = session.toolset
 
     def active(self) -> list[str]:
-        """Names of the tools that the model has."""
         return list(self._toolset.active_tools())
 
     def describe_all(self) -> list[tuple[str, str]]:
@@ -125,11 +123,11 @@ class ToolsPort:
         return [(tool.spec.name, tool.spec.description) for tool in self._toolset.all_tools()]
 
     def activate(self, names: list[str]) -> None:
-        """The tools of the next turn; unknown names are left out."""
+        """Set the tools of the next turn; unknown names are left out."""
         self._toolset.activate(names)
 
     def add(self, tool: Tool) -> None:
-        """Register a tool and make it active, as far as the command line allows; replaces a built-in one."""
+        """Register a tool and activate it, as far as the command line allows; replaces a built-in one."""
         self._toolset.add(tool)
 
 
@@ -143,15 +141,13 @@ class ModelsPort:
         self._remove_provider = remove_provider
 
     def current(self) -> Model | None:
-        """The selected model, if there is one."""
         return self._models.model
 
     def available(self) -> list[Model]:
-        """The models that can be chosen."""
         return self._models.list_available()
 
     def select_model(self, provider: str, model_id: str) -> bool:
-        """Choose a model; false when it cannot be used."""
+        """Choose a model; returns False if it cannot be used."""
         try:
             self._models.select_model(provider, model_id)
             self._tell_selection("set_model")
@@ -160,24 +156,23 @@ class ModelsPort:
         return True
 
     def thinking(self) -> ThinkingLevel:
-        """The thinking level that is set."""
         return self._models.level
 
     def set_thinking(self, level: ThinkingLevel) -> None:
-        """How hard it shall think, as far as the model can."""
+        """Set the thinking level, as far as the model supports it."""
         self._models.set_level(level)
 
     def add_provider(self, name: str, entry: Mapping[str, Any], provider: ModelProvider | None) -> None:
-        """A provider in the form of `models.json`; one that answers by itself does so under the api `name`."""
+        """Add a provider in the form of `models.json`; one that is not an HTTP service answers under the API `name`."""
         self._add_provider(name, entry, provider)
 
     def remove_provider(self, name: str) -> None:
-        """Forget a provider that was added."""
+        """Remove a provider that was added."""
         self._remove_provider(name)
 
 
 class ControlPort:
-    """What is going on: look at it, stop it, begin something else, run a program beside it."""
+    """The activity of the session: query it, stop it, begin something else, run a program beside it."""
 
     def __init__(self, session: Session, shutdown: Callable[[], None]) -> None:
         self._session = session
@@ -191,7 +186,6 @@ class ControlPort:
         return len(self._session.queue) > 0
 
     def abort(self) -> None:
-        """Stop the run; does not wait."""
         self._session.activity.cancel()
 
     def shutdown(self) -> None:
@@ -199,12 +193,12 @@ class ControlPort:
         self._shutdown()
 
     def context_usage(self) -> ContextUsage | None:
-        """How full the window is; none when that is not known."""
+        """How full the window is, or None if that is unknown."""
         usage = context_usage(self._session.journal.branch, self._session.models.model)
         return None if isinstance(usage, Absent) else usage
 
     def system_prompt(self) -> str:
-        """What the model is told about its job now."""
+        """The current system prompt."""
         return self._session.system_prompt.text()
 
     def commands(self) -> list[SlashCommand]:
@@ -218,22 +212,22 @@ class ControlPort:
         await self._session.activity.wait_until_idle()
 
     async def new_session(self, parent: str | None) -> bool:
-        """Begin an empty conversation; false if that was vetoed."""
+        """Begin an empty conversation; returns False if that was vetoed."""
         return not await self._session.switching.veto_or_open_new(parent or ABSENT)
 
     async def switch_session(self, path: str) -> bool:
-        """Open another conversation; false if that was vetoed."""
+        """Open another conversation; returns False if that was vetoed."""
         return not await self._session.switching.veto_or_open(path)
 
     async def fork(self, entry_id: str) -> bool:
-        """Go on before a user message, in a new conversation; false if that was vetoed."""
+        """Continue before a user message in a new conversation; returns False if that was vetoed."""
         _, cancelled = await self._session.switching.fork(entry_id, "forking")
         return not cancelled
 
     async def exec(self, argv: list[str], cwd: str | None, timeout: float | None) -> ExecResult:
         """Run a program without a shell, in the folder and with the variables of the session's commands.
 
-        It is supervised as these are: cancelling the call ends it, and nothing that it starts outlives Pigeon.
+        It is supervised like these commands: cancelling the call ends it, and nothing that it starts outlives Pigeon.
         """
         from pigeon.system.process.run_program import run_program
 
@@ -260,7 +254,8 @@ class SessionPort(Struct, frozen=True):
 def make_session_port(
     session: Session, add_provider: AddProvider, remove_provider: RemoveProvider, shutdown: Callable[[], None]
 ) -> SessionPort:
-    """The port of a session; providers are registered and the process is ended by what the composition root gives."""
+    """The port of a session; the composition root provides the functions that register providers and end the
+    process."""
     return SessionPort(
         ConversationPort(session),
         ToolsPort(session),

@@ -1,7 +1,7 @@
-"""What an extension says about itself: the events it listens to, its tools, commands, flags and providers.
+"""What an extension declares: the events it listens to, its tools, commands, flags and providers.
 
 A module makes one `Extension` and decorates functions with its methods, or has a function `setup(ext)` that does the
-same. Registering is possible at any time; acting on the session only once there is one.
+same. Registering is possible at any time; acting on the session only while there is one.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Handler:
     tools: frozenset[str] | None
 
     def should_handle(self, event: Event) -> bool:
-        """False for a tool that the handler does not care for; the case of its name does not count."""
+        """False for a tool that the handler does not want; the case of its name does not matter."""
         return self.tools is None or str(getattr(event, "tool", "")).lower() in self.tools
 
 
@@ -60,14 +60,14 @@ class Flag:
 
     @property
     def value(self) -> bool | str | None:
-        """What was given, or the default."""
+        """The given value, or the default."""
         return self.default if self._given is None else self._given
 
     def __bool__(self) -> bool:
         return bool(self.value)
 
     def give(self, value: bool | str | None) -> None:
-        """Take the value from the command line; none takes an earlier one back."""
+        """Set the value from the command line; None removes an earlier one."""
         if isinstance(self.default, bool) and isinstance(value, str):
             value = value.strip().lower() not in ("", "0", "false", "no", "off")
         self._given = value
@@ -76,8 +76,8 @@ class Flag:
 class Registrations:
     """Everything that one extension registered; names are unique within it.
 
-    `changes` counts up with handlers and commands: `LoadedExtension.handlers` and `ExtensionCommands` keep an index as
-    long as it stands still.
+    `changes` counts up with handlers and commands: `LoadedExtension.handlers` and `ExtensionCommands` keep an index
+    until it changes.
     """
 
     def __init__(self) -> None:
@@ -115,7 +115,7 @@ class Registrations:
 
 
 class Extension:
-    """One extension. `needs` declares what it uses of the session; what is not in there is then refused.
+    """One extension. `needs` declares what it uses of the session; everything else is then refused.
 
     Example:
         from pigeon.extensions import AgentEnd, Context, Extension
@@ -230,7 +230,7 @@ class Extension:
         return register
 
     def flag(self, name: str, *, default: bool | str | None = False, help: str = "") -> Flag:
-        """Register the option `--name`; a boolean by default, a string if the default is one or none.
+        """Register the option `--name`; a boolean by default, a string if the default is a string or None.
 
         Example:
             from pigeon.extensions import Context, Extension, SessionStart
@@ -259,8 +259,8 @@ class Extension:
         api_key: str = "",
         headers: Mapping[str, str] | None = None,
     ) -> Callable[[_F], _F]:
-        """Register a provider of models. The decorated function gives the models, or, as an async generator over a
-        request, the answers; with `models` given and a known `api` nothing has to be decorated.
+        """Register a provider of models. The decorated function returns the models, or, as an async generator over a
+        request, yields the answers; with `models` and a known `api`, no function is needed.
 
         Example:
             from collections.abc import AsyncIterator
@@ -294,7 +294,7 @@ class Extension:
             self._loaded.unregister_provider(name)
 
     def topic(self, name: str) -> Callable[[_F], _F]:
-        """Listen to what other extensions `emit` under this name."""
+        """Listen to data that other extensions `emit` under this name."""
 
         def register(function: _F) -> _F:
             self.registered.topics.append((name, function))
@@ -303,7 +303,7 @@ class Extension:
         return register
 
     def emit(self, name: str, data: Any = None) -> None:
-        """Tell all extensions that listen to this topic, without waiting for them."""
+        """Send data to all extensions that listen to this topic, without waiting for them."""
         self._require_loaded().emit(name, data)
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
@@ -311,7 +311,7 @@ class Extension:
         self._require_loaded().spawn(work)
 
     def attach(self, loaded: LoadedExtension, flags: Mapping[str, bool | str]) -> None:
-        """Called by the loader: from here on the extension runs; raises `ExtensionFailed` if it does so already.
+        """Called by the loader: from here on the extension runs; raises `ExtensionFailed` if it already runs.
 
         That happens to the entry point of a package, whose module two agents of one process share.
         """
@@ -327,7 +327,7 @@ class Extension:
 
     @property
     def context(self) -> Context:
-        """The session outside of any event; raises while there is none."""
+        """The session outside of any event; raises `NotBound` while there is none."""
         return self._require_loaded().make_context()
 
     def _add_tool(self, function: Callable[..., Any], made: ToolDef) -> Callable[..., Any]:

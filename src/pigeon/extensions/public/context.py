@@ -1,4 +1,4 @@
-"""What a handler gets besides the event: the session and its host, as they are at that moment."""
+"""What a handler gets besides the event: the session and its host in their current state."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _T = TypeVar("_T")
 
 
 class Context:
-    """The session and its host, as a handler sees and controls them."""
+    """The session and its host, for a handler to read and control."""
 
     def __init__(self, access: SessionAccess, timeout: PausableTimeout | None = None) -> None:
         self._access = access
@@ -47,7 +47,7 @@ class Context:
         return self._access.binding.trusted
 
     def is_idle(self) -> bool:
-        """True while the agent runs nothing."""
+        """True while no run is active."""
         return self._access.call(None, lambda port: port.control.is_idle())
 
     def has_pending_messages(self) -> bool:
@@ -67,7 +67,7 @@ class Context:
         return self._access.call(None, lambda port: port.control.context_usage())
 
     def system_prompt(self) -> str:
-        """What the model is told about its job."""
+        """The current system prompt."""
         return self._access.call(None, lambda port: port.control.system_prompt())
 
     def commands(self) -> list[SlashCommand]:
@@ -75,13 +75,13 @@ class Context:
         return self._access.call(None, lambda port: port.control.commands())
 
     async def compact(self, instructions: str | None = None) -> None:
-        """Summarize the history now; raises when that fails."""
+        """Summarize the history now; raises if that fails."""
         await self._access.run("control", lambda port: port.control.compact(instructions))
 
     async def exec(
         self, program: str, args: Sequence[str] = (), *, cwd: str | None = None, timeout: float | None = None
     ) -> ExecResult:
-        """Run a program without a shell, at most for so many seconds; a program that fails is no exception."""
+        """Run a program without a shell, for at most `timeout` seconds; a failing program raises nothing."""
         argv = [str(program), *(str(arg) for arg in args)]
         return await self._access.run("exec", lambda port: port.control.exec(argv, cwd, timeout))
 
@@ -90,7 +90,7 @@ class Context:
         return StateHandle(self.session, f"{self._access.name}:{key}")
 
     def wait(self, work: Awaitable[_T] | Coroutine[Any, Any, _T]) -> _T:
-        """For plain functions: wait for something asynchronous, such as a dialog."""
+        """Wait for asynchronous work, such as a dialog, in a plain function."""
         if _is_in_async_code():
             raise RuntimeError("wait is for plain functions; in an async function use await")
 
@@ -101,27 +101,27 @@ class Context:
 
 
 class CommandContext(Context):
-    """What a slash command gets: it may also change the conversation."""
+    """The context of a slash command, which may also change the conversation."""
 
     async def wait_for_idle(self) -> None:
-        """Wait until the agent runs nothing."""
+        """Wait until no run is active."""
         await self._access.run(None, lambda port: port.control.wait_until_idle())
 
     async def new_session(self, parent: str | None = None) -> bool:
-        """Begin an empty conversation; false if that was vetoed."""
+        """Begin an empty conversation; returns False if that was vetoed."""
         return await self._access.run("sessions", lambda port: port.control.new_session(parent))
 
     async def switch_session(self, path: str) -> bool:
-        """Open another conversation; false if that was vetoed."""
+        """Open another conversation; returns False if that was vetoed."""
         return await self._access.run("sessions", lambda port: port.control.switch_session(str(path)))
 
     async def fork(self, entry_id: str) -> bool:
-        """Go on before a user message, in a new conversation; false if that was vetoed."""
+        """Continue before a user message in a new conversation; returns False if that was vetoed."""
         return await self._access.run("sessions", lambda port: port.control.fork(str(entry_id)))
 
 
 class ToolContext(Context):
-    """What a tool gets: its call, and a way to show progress."""
+    """The context of a tool: its call, and a way to show progress."""
 
     def __init__(self, access: SessionAccess, timeout: PausableTimeout, run: ToolRun) -> None:
         super().__init__(access, timeout)
@@ -131,15 +131,15 @@ class ToolContext(Context):
 
     @property
     def cancelled(self) -> bool:
-        """True once the call shall stop; plain functions look at it, async ones are cancelled."""
+        """True once the call should stop; plain functions check it, async ones are cancelled."""
         return self._stopped.is_set()
 
     def cancel(self) -> None:
-        """Called when the call shall stop."""
+        """Called when the call should stop."""
         self._stopped.set()
 
     async def update(self, progress: str | ToolOutput) -> None:
-        """Show everything there is so far."""
+        """Show all progress so far."""
         outcome = outcome_of(progress)
         await self._access.bridge.run(lambda: self._run.update(outcome))
 
@@ -153,7 +153,7 @@ def _is_in_async_code() -> bool:
 
 
 def outcome_of(result: Any) -> ToolOutcome:
-    """What a tool returned, as the loop takes it; raises `TypeError` for what cannot be a result."""
+    """A tool's return value in the form of the loop; raises `TypeError` for an invalid result."""
     if result is None:
         result = ToolOutput("Done.")
     elif isinstance(result, str):

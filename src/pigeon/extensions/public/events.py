@@ -1,9 +1,9 @@
-"""What happens, as extensions hear of it: one record per event, which is the event's only declaration.
+"""The events for extensions: one record per event, which is the event's only declaration.
 
 `pigeon.extensions` exports every class defined here, `Extension.on` knows them by `name`, the dispatcher checks what a
 handler returns against `returns`, and the tables of docs/extensions.md are made from the docstrings: the first
-paragraph says when the event comes, the second what a handler may do. An event is sent from one place in `adapters/`: a
-hook, or a row of the table in `event_forwarding.py`.
+paragraph tells when the event comes, the second what a handler may do. An event is sent from one place in `adapters/`:
+a hook, or a row of the table in `event_forwarding.py`.
 
 Handlers run in the order in which extensions were loaded and handlers registered. Everything in an event is a copy:
 changing it changes nothing, except where the docstring says so.
@@ -24,20 +24,20 @@ from pigeon.wire.model import Model, Usage
 
 @dataclass(slots=True)
 class Event:
-    """Anything that an extension can listen to."""
+    """An event that an extension can listen to."""
 
     name: ClassVar[str]
     # Other names that `Extension.on` understands.
     aliases: ClassVar[tuple[str, ...]] = ()
-    # True: extensions are told without waiting for them. False: they are asked, and waited for.
+    # True: extensions are notified without waiting for them. False: their handlers are called and awaited.
     told: ClassVar[bool] = False
-    # What a handler that is asked may return besides nothing; if this is empty, what it returns is ignored.
+    # What a handler that is awaited may return besides None; if this is empty, its return value is ignored.
     returns: ClassVar[tuple[type, ...]] = ()
 
 
 @dataclass(slots=True)
 class ProjectTrust(Event):
-    """Before anything of a project is read; only extensions from outside the project are asked.
+    """Before anything of a project is read; only extensions from outside the project get it.
 
     `Trust(trusted, remember)`; the first answer counts.
     """
@@ -61,7 +61,7 @@ class ResourcesDiscover(Event):
 
 @dataclass(slots=True)
 class SessionStart(Event):
-    """A conversation is open; the place to start what needs one."""
+    """A conversation is open; the place to start anything that needs one."""
 
     name = "session_start"
     told = True
@@ -71,9 +71,9 @@ class SessionStart(Event):
 
 @dataclass(slots=True)
 class SessionShutdown(Event):
-    """A conversation is left, or the process ends; the place to stop what `session_start` started.
+    """A conversation is left, or the process ends; the place to stop whatever `session_start` started.
 
-    Nothing; it has a short time for it, half a second at the end of the process.
+    Nothing; there is little time, half a second at the end of the process.
     """
 
     name = "session_shutdown"
@@ -92,7 +92,7 @@ class SessionInfoChanged(Event):
 
 @dataclass(slots=True)
 class SessionBeforeSwitch(Event):
-    """`new_session` or `switch_session` was asked for.
+    """`new_session` or `switch_session` was requested.
 
     `Cancel()`: stay.
     """
@@ -105,7 +105,7 @@ class SessionBeforeSwitch(Event):
 
 @dataclass(slots=True)
 class SessionBeforeFork(Event):
-    """`fork`, `branch` or `clone` was asked for.
+    """`fork`, `branch` or `clone` was requested.
 
     `Cancel()`: stay.
     """
@@ -162,7 +162,7 @@ class SessionCompactFailed(Event):
 
 @dataclass(slots=True)
 class Input(Event):
-    """A message came in; nothing is expanded yet. Each handler sees the result of the one before.
+    """A message arrived; nothing is expanded yet. Each handler gets the result of the previous one.
 
     `Transform(text, images)`, or `Handled()`: nothing more happens.
     """
@@ -222,7 +222,7 @@ class AgentBeforeSettle(Event):
 
 @dataclass(slots=True)
 class AgentSettled(Event):
-    """Nothing more will happen on its own."""
+    """Nothing more will happen without new input."""
 
     name = "agent_settled"
     told = True
@@ -259,7 +259,7 @@ class MessageStart(Event):
 
 @dataclass(slots=True)
 class MessageUpdate(Event):
-    """An answer grows. While an extension is behind, deltas of a block come together in one, or are left out."""
+    """An answer grows. While an extension is behind, deltas of a block are merged or left out."""
 
     name = "message_update"
     told = True
@@ -376,9 +376,9 @@ class ToolCall(Event):
 
 @dataclass(slots=True)
 class ToolResult(Event):
-    """After a tool ran. Each handler sees the result of the one before.
+    """After a tool ran. Each handler gets the result of the previous one.
 
-    `Override(content, details, is_error, usage)`: what is given replaces the original.
+    `Override(content, details, is_error, usage)`: given members replace the original ones.
     """
 
     name = "tool_result"
@@ -419,7 +419,7 @@ class ModelSelect(Event):
 
 @dataclass(slots=True)
 class ThinkingLevelSelect(Event):
-    """Another thinking level is in force."""
+    """Another thinking level was selected."""
 
     name = "thinking_level_select"
     told = True

@@ -9,28 +9,28 @@ NO_SESSION = "There is no session yet: act in a handler, for example of session_
 
 
 class ExtensionFailed(Exception):
-    """An extension did not do what it was asked to do; the text says why."""
+    """An extension did not do what was required; the text tells why."""
 
 
 class TookTooLong(ExtensionFailed):
-    """A handler was stopped because its time limit was over."""
+    """A handler was stopped because its time was up."""
 
 
 class Unresponsive(ExtensionFailed):
-    """The extension's thread is held up by its own code, so nothing can be asked of it now."""
+    """The extension's thread is blocked by its own code, so nothing can be called in it now."""
 
 
 class Interrupted(BaseException):
     """Raised inside an extension's thread to end code that does not return. Not an `Exception`, so that a broad
-    `except` does not keep it."""
+    `except` does not catch it."""
 
 
 class NotBound(RuntimeError):
-    """Something was asked of the session before there was one, or after it was gone."""
+    """The session was used before there was one, or after it had ended."""
 
 
 def text_of_error(error: BaseException) -> str:
-    """What to show of an exception, whatever it is."""
+    """A text for any exception."""
     if isinstance(error, ExtensionFailed):
         return str(error)
     kind = type(error).__name__
@@ -48,7 +48,7 @@ def text_of_error(error: BaseException) -> str:
 
 
 def print_traceback(error: BaseException) -> None:
-    """For authors: where it happened, on stderr; not for what Pigeon itself raised."""
+    """Print the place of an exception on stderr, for authors; not for exceptions of Pigeon itself."""
     if not isinstance(error, (ExtensionFailed, Interrupted)):
         import traceback
 

@@ -1,8 +1,8 @@
-"""A provider of models that an extension brings: an entry as `models.json` has it, and a function that answers if the
-provider is no HTTP service that Pigeon speaks to by itself.
+"""A provider of models that an extension contributes: an entry in the form of `models.json`, and a function that
+answers if the provider is not an HTTP service that Pigeon supports.
 
 Such a function is an async generator over a request. It yields text as strings, `Think` and `Call`, or the loop's own
-deltas; blocks, ends and failures are put together here.
+deltas; blocks, ends and failures are assembled here.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class ProviderDef:
-    """A provider as an extension declared it."""
+    """A provider as declared by an extension."""
 
     name: str
     entry: dict[str, Any]
@@ -72,7 +72,7 @@ def build_provider_def(
     models: Sequence[Mapping[str, Any] | str] | None,
     function: Callable[..., Any] | None,
 ) -> ProviderDef:
-    """Put a declaration together; raises `ValueError` for what is missing."""
+    """Assemble a declaration; raises `ValueError` if something is missing."""
     answers = function is not None and inspect.isasyncgenfunction(function)
     if function is not None and not answers:
         models = function()
@@ -130,7 +130,7 @@ class ExtensionProvider:
 
 
 class _Blocks:
-    """Puts pieces together to blocks that open, grow and close."""
+    """Assembles pieces into blocks that open, grow and close."""
 
     def __init__(self) -> None:
         self._kind: BlockKind | None = None

@@ -1,6 +1,7 @@
-"""What a handler may return: small records, each for the events that name it in `returns`. Nothing means: carry on.
+"""The values that handlers may return: small records, each for the events that name it in `returns`. None means:
+continue.
 
-`pigeon.extensions` exports every record that is defined here. What comes from an extension is checked and copied by
+`pigeon.extensions` exports every record that is defined here. Values of an extension are checked and copied by
 `validate_record` and `to_plain_json` before the session sees it: right types, plain JSON, no cycles.
 """
 
@@ -25,7 +26,7 @@ Placement = Literal["aboveEditor", "belowEditor"]
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """`tool_call`, `user_bash`: do not do it; the reason is what the model or the host is told."""
+    """`tool_call`, `user_bash`: do not run it; the model or the host gets the reason."""
 
     reason: str = "Blocked by an extension"
     terminate: bool = False
@@ -40,12 +41,12 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class Handled:
-    """`input`: the extension took care of it; nothing goes to the model."""
+    """`input`: the extension handled it; nothing goes to the model."""
 
 
 @dataclass(frozen=True, slots=True)
 class Transform:
-    """`input`: go on with this text, and with these images if they are given."""
+    """`input`: continue with this text, and with these images if they are given."""
 
     text: str
     images: Sequence[ImageContent] | None = None
@@ -53,7 +54,7 @@ class Transform:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A message of an extension that the model reads; `display` says whether people see it."""
+    """A message of an extension that the model reads; `display` decides whether people see it."""
 
     content: str | list[UserBlock]
     custom_type: str = "note"
@@ -63,7 +64,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """`before_agent_start`: say something beside the prompt, or use another system prompt for this run."""
+    """`before_agent_start`: add a message beside the prompt, or use another system prompt for this run."""
 
     note: Note | str | None = None
     system_prompt: str | None = None
@@ -92,7 +93,7 @@ class Messages:
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """`tool_result`: change what is given, keep the rest."""
+    """`tool_result`: replace the given members, keep the rest."""
 
     content: str | list[UserBlock] | None = None
     details: Any = ABSENT
@@ -112,7 +113,7 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class BashOutput:
-    """`user_bash`: this is the result; the command does not run."""
+    """`user_bash`: use this result; the command does not run."""
 
     output: str
     exit_code: int | None = 0
@@ -136,7 +137,7 @@ class Resources:
 
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
-    """What a tool gives back: text for the model, details for the host."""
+    """The result of a tool: text for the model, details for the host."""
 
     text: str = ""
     details: Any = ABSENT
@@ -150,7 +151,7 @@ class ToolOutput:
 
 
 def to_plain_json(value: Any, what: str) -> Any:
-    """A copy of the value as plain JSON; raises `TypeError` that names it."""
+    """A copy of the value as plain JSON; raises `TypeError` with `what` if that is impossible."""
     try:
         return codec.decode(codec.encode(value))
     except (TypeError, ValueError, RecursionError, BadRecord) as error:
@@ -158,7 +159,7 @@ def to_plain_json(value: Any, what: str) -> Any:
 
 
 def validate_record(record: _R) -> _R:
-    """The record again, with every field of the type that it should have; raises `TypeError` that names the field."""
+    """The record with every field checked and converted to its type; raises `TypeError` that names a wrong field."""
     kind = type(record)
     what = kind.__name__
     try:

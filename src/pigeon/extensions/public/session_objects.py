@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def to_custom_message(note: Note | str) -> CustomMessage:
-    """A note as a message of the conversation; raises `TypeError` for what cannot be one."""
+    """A note as a message of the conversation; raises `TypeError` for an invalid one."""
     if isinstance(note, str):
         note = Note(note)
     message = CustomMessage(
@@ -45,7 +45,7 @@ class ConversationHandle:
 
     @property
     def file(self) -> str | None:
-        """Where it is kept; `None` if it is not."""
+        """The path of the session file, or None if the session is not saved."""
         return self._facts().file
 
     @property
@@ -55,11 +55,11 @@ class ConversationHandle:
 
     @property
     def leaf_id(self) -> str | None:
-        """The last entry of the active branch."""
+        """The id of the last entry of the active branch."""
         return self._facts().leaf_id
 
     def entries(self) -> list[dict[str, Json]]:
-        """All entries, as the session file has them."""
+        """All entries, as in the session file."""
         return self._access.call(None, lambda port: port.conversation.entries(False))
 
     def branch(self) -> list[dict[str, Json]]:
@@ -67,12 +67,12 @@ class ConversationHandle:
         return self._access.call(None, lambda port: port.conversation.entries(True))
 
     def messages(self) -> list[Message]:
-        """What the model would see now; a copy."""
+        """A copy of the messages that the model would see now."""
         return copy.deepcopy(self._access.call(None, lambda port: list(port.conversation.messages())))
 
     def send(self, note: Note | str, *, trigger_turn: bool | None = None, deliver_as: DeliverAs = "steer") -> None:
-        """Put a message into the conversation. In a run it is queued, or added after it if `trigger_turn` is false;
-        when idle it is added at once, and starts a run if `trigger_turn` is true. `nextTurn` waits for a prompt."""
+        """Add a message to the conversation. In a run it is queued, or added after it if `trigger_turn` is false; when
+        idle it is added at once, and starts a run if `trigger_turn` is true. `nextTurn` waits for a prompt."""
         if deliver_as not in ("steer", "followUp", "nextTurn"):
             raise ValueError(f"deliver_as must be steer, followUp or nextTurn, not {deliver_as!r}")
         message = to_custom_message(note)
@@ -84,12 +84,12 @@ class ConversationHandle:
         self._access.call("messages", send_message)
 
     def prompt(self, content: str | list[UserBlock], *, deliver_as: Literal["steer", "followUp"] | None = None) -> None:
-        """Say something as the user; while a run is active, `deliver_as` must say how to queue it."""
+        """Send a message as the user; while a run is active, `deliver_as` must state how to queue it."""
         said = validate_record(UserMessage(content=content, timestamp=0)).content
         self._access.call("messages", lambda port: port.conversation.send_user_message(said, deliver_as))
 
     def append_entry(self, custom_type: str, data: Json = None) -> str:
-        """Keep something in the session file that the model does not see; returns the entry's id."""
+        """Store data in the session file that the model does not see; returns the entry's id."""
         kept = to_plain_json(data, "the data of an entry")
         return self._access.call("entries", lambda port: port.conversation.append_entry(str(custom_type), kept))
 
@@ -98,7 +98,7 @@ class ConversationHandle:
         self._access.call("sessions", lambda port: port.conversation.set_name(str(name)))
 
     def label(self, entry_id: str, label: str | None) -> None:
-        """Put a bookmark on an entry, or remove it."""
+        """Set a bookmark on an entry; None removes it."""
         self._access.call("entries", lambda port: port.conversation.set_label(str(entry_id), label))
 
     def _facts(self) -> SessionFacts:
@@ -112,7 +112,7 @@ class ToolsHandle:
         self._access = access
 
     def active(self) -> list[str]:
-        """The names of those it has now."""
+        """The names of the active tools."""
         return self._access.call(None, lambda port: port.tools.active())
 
     def all(self) -> dict[str, str]:
@@ -120,7 +120,7 @@ class ToolsHandle:
         return dict(self._access.call(None, lambda port: port.tools.describe_all()))
 
     def activate(self, names: list[str]) -> None:
-        """Set the tools that it has from the next turn on; unknown names are left out."""
+        """Set the active tools from the next turn on; unknown names are left out."""
         wanted = [str(name) for name in names]
         self._access.call("tools", lambda port: port.tools.activate(wanted))
 
@@ -133,7 +133,7 @@ class ModelsHandle:
 
     @property
     def current(self) -> Model | None:
-        """The one that answers now; a copy."""
+        """A copy of the selected model."""
         return copy.deepcopy(self._access.call(None, lambda port: port.models.current()))
 
     @property
@@ -142,22 +142,22 @@ class ModelsHandle:
         return self._access.call(None, lambda port: port.models.thinking())
 
     def available(self) -> list[Model]:
-        """Those that can be chosen; copies."""
+        """Copies of the models that can be chosen."""
         return copy.deepcopy(self._access.call(None, lambda port: list(port.models.available())))
 
     def use(self, provider: str, model_id: str) -> bool:
-        """Choose one; false when it cannot be used."""
+        """Select a model; returns False if it cannot be used."""
         return self._access.call("models", lambda port: port.models.select_model(str(provider), str(model_id)))
 
     def think(self, level: ThinkingLevel) -> None:
-        """Choose how hard it thinks, as far as it can."""
+        """Set the thinking level, as far as the model supports it."""
         if level not in LEVELS:
             raise ValueError(f"there is no thinking level {level!r}; choose one of {', '.join(LEVELS)}")
         self._access.call("models", lambda port: port.models.set_thinking(level))
 
 
 class StateHandle:
-    """A value that belongs to the active branch: going back in the conversation goes back to its older value."""
+    """A value that belongs to the active branch: going back in the conversation restores its older value."""
 
     def __init__(self, conversation: ConversationHandle, custom_type: str) -> None:
         self._conversation = conversation
@@ -171,6 +171,6 @@ class StateHandle:
         return default
 
     def set(self, value: Json) -> None:
-        """Change it, if it is another value."""
+        """Change the value, if it differs."""
         if self.get() != value:
             self._conversation.append_entry(self._type, value)

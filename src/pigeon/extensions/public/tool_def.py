@@ -1,4 +1,5 @@
-"""A function as a tool: its schema from the type hints, its description from the docstring, its arguments as values."""
+"""A function as a tool: its schema from the type hints, its description from the docstring, its arguments as Python
+values."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 @dataclass(frozen=True, slots=True)
 class ToolDef:
-    """A tool as an extension declared it."""
+    """A tool as declared by an extension."""
 
     spec: ToolSpec
     function: Callable[..., Any]
@@ -34,7 +35,7 @@ class ToolDef:
     guidelines: tuple[str, ...]
 
     def bind_call(self, arguments: dict[str, Any], context: Any) -> Callable[[], Any]:
-        """The call to make; raises `msgspec.ValidationError` for arguments that are not what the hints say."""
+        """The call to make; raises `msgspec.ValidationError` for arguments that do not fit the hints."""
         if self.hints is None:
             values: dict[str, Any] = {}
             positional: tuple[Any, ...] = (arguments,)
@@ -59,7 +60,7 @@ def build_tool_def(
     guidelines: Sequence[str] = (),
     reads_only: bool = False,
 ) -> ToolDef:
-    """Read a function; raises `TypeError` or `ValueError` that names what cannot be used."""
+    """Build a tool from a function; raises `TypeError` or `ValueError` that names anything unusable."""
     written = _unwrap_partial(function)
     called = name or getattr(written, "__name__", "")
     if not called:
@@ -92,14 +93,14 @@ def build_tool_def(
 
 
 def _unwrap_partial(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function that a `functools.partial` stands for; anything else is itself."""
+    """The function inside a `functools.partial`; any other function is returned unchanged."""
     while isinstance(function, functools.partial):
         function = function.func
     return function
 
 
 def _globals_of(function: Callable[..., Any]) -> dict[str, Any]:
-    """The names that its hints were written with, which a decorator's wrapper does not have."""
+    """The namespace in which the function's hints were written, which a decorator's wrapper does not have."""
     written: Any = inspect.unwrap(_unwrap_partial(function))
     if not hasattr(written, "__globals__"):
         kind: Any = written if isinstance(written, type) else type(written)
@@ -108,7 +109,7 @@ def _globals_of(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def split_docstring(text: str) -> tuple[str, dict[str, str]]:
-    """The description, and what the `Args:` section says of each argument."""
+    """The description, and the text of the `Args:` section for each argument."""
     prose: list[str] = []
     arguments: dict[str, str] = {}
     section, last = "", ""
@@ -201,7 +202,7 @@ def _build_property(tool: str, name: str, hint: Any, optional: bool) -> dict[str
 
 
 def _inline_references(shape: Any, parts: dict[str, Any], above: tuple[str, ...]) -> Any:
-    """The schema without references; one that contains itself is left open there."""
+    """The schema without references; a recursive one is left open at the reference to itself."""
     if isinstance(shape, list):
         return [_inline_references(item, parts, above) for item in shape]
     if not isinstance(shape, dict):

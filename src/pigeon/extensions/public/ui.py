@@ -1,7 +1,8 @@
 """`ctx.ui`: questions to the person at the host, and things to show there.
 
-Questions wait; they end with the answer, with their time-out, or when the run is aborted, and then give their default
-(nothing, or no). Everything else is sent and forgotten. What only a terminal can show is accepted and does nothing.
+Questions wait; they end with the answer, with their time-out, or when the run is aborted, and then return their default
+(None, or False). Everything else is sent without waiting. Calls that only make sense in a terminal are accepted and do
+nothing.
 """
 
 from __future__ import annotations
@@ -40,17 +41,17 @@ NO_THEMES = "Theme switching not supported in RPC mode"
 
 @dataclass(frozen=True, slots=True)
 class ThemeResult:
-    """Whether another theme is in force."""
+    """Whether the theme was changed."""
 
     success: bool
     error: str = ""
 
 
 class TerminalOnly:
-    """What a host without a terminal of ours does not show: accepted, without effect and without a record."""
+    """Calls that only affect a terminal: accepted, without effect and without a record."""
 
     async def custom(self, component: Any = None, **options: Any) -> Any:
-        """Nothing is shown and nothing comes back."""
+        """Shows nothing; always returns None."""
         return None
 
     def set_working_message(self, message: str | None = None) -> None:
@@ -78,7 +79,7 @@ class TerminalOnly:
         """Accepted for compatibility; has no effect here."""
 
     def tools_expanded(self) -> bool:
-        """Always False, because no terminal of ours is there."""
+        """Always False, because there is no terminal."""
         return False
 
     def editor_text(self) -> str:
@@ -90,7 +91,7 @@ class TerminalOnly:
         return []
 
     def theme(self, name: str | None = None) -> Any:
-        """There is none, by whatever name."""
+        """Always None, because there are no themes here."""
         return None
 
     def set_theme(self, name: Any) -> ThemeResult:
@@ -99,26 +100,26 @@ class TerminalOnly:
 
 
 class Ui(TerminalOnly):
-    """The host, as an extension may ask and tell it; `timeout` is in seconds."""
+    """Questions and messages of an extension to the host; `timeout` is in seconds."""
 
     def __init__(self, access: SessionAccess, timeout: PausableTimeout | None) -> None:
         self._access = access
         self._timeout = timeout
 
     async def select(self, title: str, options: Sequence[str], *, timeout: float | None = None) -> str | None:
-        """One of the options, or any text that the host answered; none without an answer."""
+        """One of the options, or any text that the host answered; None without an answer."""
         wait = _to_milliseconds(timeout)
         request = SelectRequest(id="", title=title, options=list(options), timeout=wait or ABSENT)
         return _text_of_answer(await self._ask(request, wait))
 
     async def confirm(self, title: str, message: str = "", *, timeout: float | None = None) -> bool:
-        """Yes or no; no without an answer."""
+        """The answer to a yes-or-no question; False without an answer."""
         wait = _to_milliseconds(timeout)
         answer = await self._ask(ConfirmRequest(id="", title=title, message=message, timeout=wait or ABSENT), wait)
         return answer is not None and answer.confirmed is not ABSENT and _is_true(answer.confirmed)
 
     async def input(self, title: str, placeholder: str | None = None, *, timeout: float | None = None) -> str | None:
-        """One line of text; none without an answer."""
+        """One line of text; None without an answer."""
         wait = _to_milliseconds(timeout)
         shown = ABSENT if placeholder is None else placeholder
         return _text_of_answer(
@@ -126,7 +127,7 @@ class Ui(TerminalOnly):
         )
 
     async def editor(self, title: str, prefill: str | None = None) -> str | None:
-        """Several lines of text; none without an answer."""
+        """Several lines of text; None without an answer."""
         return _text_of_answer(
             await self._ask(EditorRequest(id="", title=title, prefill=_text_or_absent(prefill)), None)
         )
@@ -136,11 +137,11 @@ class Ui(TerminalOnly):
         self._send_request(NotifyRequest(id="", message=message, notify_type=kind))
 
     def set_status(self, key: str, text: str | None = None) -> None:
-        """Set an entry of the status bar; none clears it."""
+        """Set an entry of the status bar; None clears it."""
         self._send_request(SetStatusRequest(id="", status_key=key, status_text=_text_or_absent(text)))
 
     def set_widget(self, key: str, lines: Any = None, placement: Placement | None = None) -> None:
-        """Show lines in a widget; none removes it. Anything but lines is for terminals, and ignored."""
+        """Show lines in a widget; None removes it. Anything but lines is for terminals, and ignored."""
         if lines is not None and not isinstance(lines, (list, tuple)):
             return
         shown = ABSENT if lines is None else list(lines)
@@ -172,7 +173,7 @@ class Ui(TerminalOnly):
     async def _ask_on_loop(
         self, dialogs: Dialogs, request: DialogRequest, timeout_ms: int | None
     ) -> ExtensionUiResponse | None:
-        """On the session's loop: the question itself, with the extension's time limit paused."""
+        """Ask the question on the session's loop, with the extension's time limit paused."""
         sent: list[str] = []
 
         def make(id: str) -> DialogRequest:
@@ -206,7 +207,7 @@ def _text_of_answer(answer: ExtensionUiResponse | None) -> str | None:
 
 
 def _is_true(value: Any) -> bool:
-    """Hosts send true; some send words."""
+    """True for the host's true, and for the words that some hosts send."""
     if isinstance(value, str):
         return value.strip().lower() in ("true", "yes", "y", "1", "on")
     return bool(value)

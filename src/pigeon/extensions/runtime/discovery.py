@@ -1,7 +1,7 @@
-"""Where extensions are: looked for, not opened. Every start runs this, so it imports nothing else of extensions.
+"""Where extensions are: files are found, not opened. Every start runs this, so it imports nothing else of extensions.
 
-Extensions of other agents of the family, in TypeScript or JavaScript or in packages, lie in the same places. They are
-found like the others, so that it can be told what is missing, and never loaded.
+Extensions of other agents of the family, in TypeScript or JavaScript or in packages, are in the same places. They are
+found too, so that the user learns what is missing, and never loaded.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ class Source(Struct, frozen=True):
 
 
 def is_foreign(path: str) -> bool:
-    """True if the path is that of an extension of another agent, or the name of a package or a built-in one."""
+    """True for the path of an extension of another agent, or the name of a package or a built-in one."""
     return path.endswith(_OF_OTHERS) or path.startswith(_PACKAGES)
 
 
 def find_named_sources(paths: Iterable[str], cwd: str, home: str) -> list[Source]:
-    """Those named on the command line; raises `StartupError` for a path that leads to none."""
+    """The extensions named on the command line; raises `StartupError` for a path that leads to none."""
     found: list[Source] = []
     for path in paths:
         if path.startswith(_PACKAGES):
@@ -69,9 +69,7 @@ def user_sources(agent_dir: str, listed: Sequence[str], home: str) -> list[Sourc
     """The user's own: those listed in the settings (paths, or names of entry points), then those in the folder."""
     found: list[Source] = []
     for entry in listed:
-        if entry.startswith(("!", "-")) and not entry.endswith(
-            ".py"
-        ):  # what other agents of the family shall leave out
+        if entry.startswith(("!", "-")) and not entry.endswith(".py"):  # what other agents of the family leave out
             continue
         item = entry.removeprefix("+")
         if item.startswith(_PACKAGES):
@@ -88,14 +86,14 @@ def user_sources(agent_dir: str, listed: Sequence[str], home: str) -> list[Sourc
 
 
 def extension_places(named: Sequence[str], agent_dir: str, home: str, listed: Sequence[str]) -> list[str]:
-    """Where the extensions are that were named, those that the user's settings list, and those in the user's folder."""
+    """The places of the named extensions, of those that the user's settings list, and of those in the user's folder."""
     own = (path.removeprefix("+") for path in listed)
     found = [absolute_path(path, agent_dir, home) for path in own if not is_foreign(path)]
     return [*named, *found, os.path.join(agent_dir, FOLDER)]
 
 
 def project_sources(folders: Iterable[str]) -> list[Source]:
-    """Those of a project, from its `.pigeon` and `.pi`; only to be called for a project that is trusted."""
+    """The extensions in a project's `.pigeon` and `.pi`; only to be called for a trusted project."""
     found: list[Source] = []
     for folder in folders:
         found += _sources_in_folder(os.path.join(folder, FOLDER), "project")
@@ -103,7 +101,7 @@ def project_sources(folders: Iterable[str]) -> list[Source]:
 
 
 def _sources_at(path: str, scope: Scope, origin: Literal["cli", "local"]) -> list[Source]:
-    """A file, a package, or a folder full of them."""
+    """The extensions at a path: a file, a package, or a folder full of them."""
     if not os.path.isdir(path):
         return [Source(path, scope, origin)]
     for first in (_FIRST, *_FIRST_OF_OTHERS):
@@ -118,7 +116,7 @@ def _sources_in_folder(folder: str, scope: Scope) -> list[Source]:
     except OSError as error:
         if isinstance(error, FileNotFoundError) and not os.path.lexists(folder):
             return []
-        # What is there and cannot be looked into may hold a gate: loading it fails, and is reported with the reason.
+        # An unreadable folder may contain a gate: loading it fails, and the reason is reported.
         return [Source(os.path.join(folder, _FIRST), scope, "auto")]
     found = []
     for name in names:
@@ -135,7 +133,7 @@ def _sources_in_folder(folder: str, scope: Scope) -> list[Source]:
 
 
 def _drop_duplicates(sources: list[Source]) -> list[Source]:
-    """Each file once, whatever the ways to it."""
+    """Each file once, whatever the paths to it."""
     kept: dict[str, Source] = {}
     for source in sources:
         kept.setdefault(os.path.realpath(source.path), source)

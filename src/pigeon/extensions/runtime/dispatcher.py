@@ -1,5 +1,5 @@
-"""All loaded extensions of one agent: which of them listen, asking them one after another, telling them without
-waiting. `adapters/hooks.py`, `gate.py` and `event_forwarding.py` reach extensions through this only."""
+"""All loaded extensions of one agent: which of them listen, calling them one after another, notifying them without
+waiting. `adapters/hooks.py`, `gate.py` and `event_forwarding.py` reach extensions only through this."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ Take = Callable[["Answer"], bool]
 
 
 class FailureReports:
-    """Reports what went wrong in an extension as `extension_error`.
+    """Reports failures of extensions as `extension_error`.
 
-    What goes wrong again and again, as with every delta, is reported ten times and then at each power of ten.
+    A failure that repeats, such as with every delta, is reported ten times and then at each power of ten.
     """
 
     def __init__(self, post: Callable[[Outbound], None]) -> None:
@@ -42,7 +42,7 @@ class FailureReports:
 
 
 class Answer:
-    """What one handler came to: a value, or the text of a failure that was reported already."""
+    """The result of one handler: a value, or the text of a failure that was reported already."""
 
     __slots__ = ("event", "failure", "loaded", "value")
 
@@ -54,18 +54,18 @@ class Answer:
 
 
 class Dispatcher:
-    """The extensions in the order in which they are asked. Used on the session's loop only."""
+    """The extensions in the order in which they are called. Used on the session's loop only."""
 
     def __init__(self, reports: FailureReports) -> None:
         self.reports = reports
         self.extensions: list[LoadedExtension] = []
         self._queues: dict[LoadedExtension, EventQueue] = {}
-        # Handlers of `session_start` that have not returned, each with the event that it was told of.
+        # Running handlers of `session_start`, each with its event.
         self._starting: set[tuple[int, int]] = set()
         self._started = asyncio.Event()
 
     def add(self, loaded: LoadedExtension) -> None:
-        """Take an extension in; those of a lower rank come first."""
+        """Add an extension; those of a lower rank come first."""
         self.extensions.append(loaded)
         self.extensions.sort(key=lambda one: one.source.rank)
 
@@ -92,7 +92,7 @@ class Dispatcher:
         take: Take,
         extensions: Sequence[LoadedExtension] | None = None,
     ) -> None:
-        """Ask each handler with a fresh event and hand over what it came to, until `take` says that it is enough."""
+        """Call each handler with a fresh event and pass its result to `take`, until that returns that it is enough."""
         for loaded in list(self.extensions) if extensions is None else extensions:
             for handler in list(loaded.handlers(kind)):
                 event = make()
@@ -104,7 +104,7 @@ class Dispatcher:
                     return
 
     async def wait_until_caught_up(self, loaded: LoadedExtension) -> None:
-        """Wait for what an extension was told before: until it has handled that, or, after a second, has begun to."""
+        """Wait until an extension has handled its earlier events, or, after a second, has begun to."""
         await self._queues[loaded].wait_until_caught_up(CATCH_UP_SECONDS)
 
     def post_event(self, event: Event) -> None:
@@ -116,7 +116,8 @@ class Dispatcher:
                 self._queues[loaded].put(event)
 
     async def wait_until_started(self, seconds: float) -> None:
-        """Wait until every handler of `session_start` has returned, or so many seconds: it may register others."""
+        """Wait until every handler of `session_start` has returned, since it may register others, or for so many
+        seconds."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while self._starting:
@@ -125,7 +126,7 @@ class Dispatcher:
         self._starting.clear()
 
     async def ask_all(self, event: Event, seconds: float) -> None:
-        """Ask all extensions at once, each for at most this long; what they return does not matter."""
+        """Call all extensions at once, each for at most this long; their return values do not matter."""
 
         async def ask_one(loaded: LoadedExtension) -> None:
             await self._queues[loaded].wait_until_caught_up(seconds / 2)

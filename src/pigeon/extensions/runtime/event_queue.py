@@ -1,12 +1,11 @@
-"""Events that one extension is told of: bounded, in order, and without delaying the session.
+"""Events for one extension: bounded, in order, and without delaying the session.
 
-Handlers *begin* in the order of the events, whatever happens, and also before a handler that is asked later begins.
-Usually they run one after another as well: the next begins when the one before has returned. Two things make the queue
-go on without that: a handler that waits for a person (its dialog may be open for hours), and a caller that has waited
-long enough for the extension to catch up. The handlers then go on beside the later ones.
+Handlers *begin* in the order of the events, always, and also before a handler that is called later begins. Usually they
+run one after another as well: the next begins when the previous one has returned. Two things make the queue continue
+without that: a handler that waits for a person (its dialog may be open for hours), and a caller that has waited long
+enough for the extension to catch up. The earlier handlers then run in parallel with the later ones.
 
-A slow extension gets deltas put together, then loses them; a very slow one loses other events too, and that is
-reported.
+For a slow extension deltas are merged, then dropped; a very slow one loses other events too, which is reported.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class EventQueue:
         self._handlers = handlers
         self._deliver = deliver
         self._lost = lost
-        # A future among the events is the place of a caller in `wait_until_caught_up`.
+        # A future among the events marks the place of a caller in `wait_until_caught_up`.
         self._waiting: deque[Event | asyncio.Future[None]] = deque()
         self._events = 0
         self._updates = 0
@@ -50,7 +49,7 @@ class EventQueue:
         self._beside: set[asyncio.Future[Any]] = set()
 
     def put(self, event: Event) -> None:
-        """Take an event; returns at once."""
+        """Add an event; returns at once."""
         if isinstance(event, MessageUpdate):
             if self._try_merge(event) or self._updates >= MOST_UPDATES:
                 return
@@ -63,7 +62,8 @@ class EventQueue:
         self._add(event)
 
     async def wait_until_caught_up(self, seconds: float) -> None:
-        """Wait until everything so far was handled; after so many seconds, until its handlers have at least begun."""
+        """Wait until all events so far were handled; after so many seconds, until their handlers have at least
+        begun."""
         if self._worker is None or self._worker.done():
             return
         loop = asyncio.get_running_loop()
@@ -90,7 +90,7 @@ class EventQueue:
                 task.cancel()
 
     def _hurry_to(self, place: asyncio.Future[None]) -> None:
-        """Let the worker begin what is before this place without waiting for any of it."""
+        """Let the worker begin everything before this place without waiting for it."""
         self._hurried.add(place)
         self._hurry.set()
 
@@ -100,7 +100,7 @@ class EventQueue:
             self._worker = asyncio.get_running_loop().create_task(self._deliver_events())
 
     def _try_merge(self, event: MessageUpdate) -> bool:
-        """Make one of this delta and the one before, if both are more of the same block."""
+        """Merge this delta with the previous one, if both extend the same block."""
         last = self._waiting[-1] if self._waiting else None
         if not isinstance(last, MessageUpdate) or not event.kind.endswith("_delta"):
             return False

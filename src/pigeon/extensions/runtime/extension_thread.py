@@ -1,6 +1,6 @@
 """One extension's own thread and event loop, and what keeps an extension from ending the process.
 
-Whatever an extension does in its thread, it does to itself: a loop that never ends, a `time.sleep` or a `sys.exit`
+Whatever an extension does in its thread only affects itself: a loop that never ends, a `time.sleep` or a `sys.exit`
 delays or ends nothing but its own work. Plain functions run in a further thread each, so they may block. A call goes
 through these states:
 
@@ -46,8 +46,8 @@ SWITCH_SECONDS = 0.001
 
 
 class ExtensionThread:
-    """Runs an extension's code. `call` is used on the session's loop; `report` gets, in this thread, the text of what
-    failed in work that is not awaited."""
+    """Runs an extension's code. `call` is used on the session's loop; `report` is called in this thread with the text
+    of a failure in work that is not awaited."""
 
     def __init__(self, name: str, report: Callable[[str], None], print_tracebacks: bool = False) -> None:
         self.name = name
@@ -64,11 +64,10 @@ class ExtensionThread:
 
     @property
     def is_unresponsive(self) -> bool:
-        """True while the thread is known to be blocked by its own code."""
         return self._freeing is not None and not self._freeing.done()
 
     async def call(self, function: Callable[..., Any], args: tuple[Any, ...], timeout: PausableTimeout) -> Any:
-        """Call a function of the extension; raises `ExtensionFailed` for whatever goes wrong in it."""
+        """Call a function of the extension; raises `ExtensionFailed` for any failure in it."""
         if self._closing or self.loop.is_closed() or not self._thread.is_alive():
             raise ExtensionFailed("it was stopped" if self._closing else "its thread has ended")
         if self.is_unresponsive:
@@ -92,7 +91,7 @@ class ExtensionThread:
         return running.result()
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Start work in the background; it ends with this thread. May be called from any thread."""
+        """Start background work; it ends with this thread. May be called from any thread."""
 
         def begin() -> None:
             task = self.loop.create_task(self._run_and_report(work))
@@ -102,7 +101,7 @@ class ExtensionThread:
         self.loop.call_soon_threadsafe(begin)
 
     def close(self) -> None:
-        """Cancel everything and let the thread end; a thread that is blocked is left behind."""
+        """Cancel everything and let the thread end; a blocked thread is left behind."""
         if self._closing:
             return
         self._closing = True
@@ -136,7 +135,7 @@ class ExtensionThread:
         return answered
 
     def _free_thread(self) -> None:
-        """Find out whether the thread is blocked, and interrupt it if it is."""
+        """Check whether the thread is blocked, and interrupt it if so."""
         if not self.is_unresponsive and not self._closing:
             self._freeing = asyncio.get_running_loop().create_task(self._interrupt_until_free())
 
@@ -193,7 +192,7 @@ class ExtensionThread:
             self._report(text_of_error(error))
 
     def _on_loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Something failed in a task or callback that is not awaited."""
+        """Handle a failure in a task or callback that is not awaited."""
         error = context.get("exception")
         if not self._closing:
             self._report(text_of_error(error) if isinstance(error, BaseException) else str(context.get("message")))
@@ -231,7 +230,7 @@ class ExtensionThread:
 
 
 def interrupt(thread: threading.Thread) -> None:
-    """Raise `Interrupted` in a thread at its next step; code that sits in a C call gets it when that returns."""
+    """Raise `Interrupted` in a thread at its next step; code in a C call gets it when that returns."""
     if thread.ident is not None and thread.is_alive():
         ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(Interrupted))
 
@@ -257,8 +256,8 @@ async def _do_nothing() -> None:
     return None
 
 
-# The process: shared by every agent in it. The guard of its exits stays once it is there, because a thread that could
-# not be ended may outlive its agent; the switch interval is put back with the last agent.
+# The process is shared by every agent in it. The guard against exits stays once it is installed, because a thread that
+# could not be ended may outlive its agent; the switch interval is restored with the last agent.
 _exit = os._exit
 _abort = os.abort
 _lock = threading.Lock()
@@ -267,7 +266,7 @@ _interval = sys.getswitchinterval()
 
 
 def guard_process() -> None:
-    """Let only the main thread end the process, and a busy extension give way to the session's loop."""
+    """Let only the main thread end the process, and make a busy extension yield to the session's loop."""
     global _users, _interval
     with _lock:
         os._exit = _exit_thread
@@ -279,7 +278,8 @@ def guard_process() -> None:
 
 
 def release_process() -> None:
-    """An agent has ended; standard streams that an extension closed are replaced, so that the end is not spoiled."""
+    """Called when an agent has ended; standard streams that an extension closed are replaced, so that the process can
+    end cleanly."""
     global _users
     with _lock:
         _users -= 1

@@ -1,4 +1,4 @@
-"""One loaded extension: what it registered, the thread that runs its code, and its access to the session."""
+"""One loaded extension: its registrations, the thread that runs its code, and its access to the session."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class LoadedExtension:
         self._indexed = -1
 
     def handlers(self, kind: type[Event]) -> list[Handler]:
-        """Those for one event, in the order they were registered."""
+        """The handlers of one event, in the order of registration."""
         registered = self.extension.registered
         if self._indexed != registered.changes:
             self._indexed = registered.changes
@@ -51,7 +51,7 @@ class LoadedExtension:
         return self._index.get(kind, [])
 
     async def call_handler(self, handler: Handler, event: Event, timeout: PausableTimeout) -> Any:
-        """Call a handler with an event and a context of its own; raises `ExtensionFailed`."""
+        """Call a handler with an event and its own context; raises `ExtensionFailed`."""
         arguments = (event, Context(self.access, timeout))
         return await self.thread.call(handler.function, _trim_arguments(handler.function, arguments), timeout)
 
@@ -61,16 +61,14 @@ class LoadedExtension:
         await self.thread.call(function, _trim_arguments(function, given, least=0), timeout)
 
     def make_tool_context(self, run: ToolRun, timeout: PausableTimeout) -> ToolContext:
-        """Returns a new context for one call of a tool."""
         return ToolContext(self.access, timeout, run)
 
     def close(self) -> None:
-        """Let the thread end, and give the `Extension` back for another agent to use."""
+        """Let the thread end, and release the `Extension` for another agent."""
         self.thread.close()
         self.extension.detach()
 
     def make_context(self) -> Context:
-        """A context that belongs to no event."""
         return Context(self.access)
 
     def register_tool(self, tool: ToolDef) -> None:
@@ -95,12 +93,12 @@ class LoadedExtension:
 
 
 def _trim_arguments(function: Callable[..., Any], arguments: tuple[Any, ...], least: int = 1) -> tuple[Any, ...]:
-    """The arguments that a function has parameters for, at least so many of them."""
+    """The arguments that a function has parameters for, but at least so many of them."""
     return arguments[: max(least, _count_positional(function))]
 
 
 def _count_positional(function: Callable[..., Any]) -> int:
-    """How many positional arguments a function takes; a large number if any."""
+    """The number of positional arguments that a function takes; a large number if any."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):

@@ -1,8 +1,8 @@
-"""From a file to a running extension: imported in a thread of its own, all or nothing.
+"""From a file to a running extension: imported in a separate thread, all or nothing.
 
-A module that raises, exits, hangs or registers something impossible leaves nothing behind but the text of its failure.
-Every load makes a module of its own, under a name that no other load has, so two agents in one process that load the
-same file share none of its state.
+A module that raises, exits, hangs or registers something invalid leaves nothing behind but the text of its failure.
+Every load creates a separate module with a unique name, so two agents in one process that load the same file share none
+of its state.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _numbers = itertools.count(1)
 
 
 class ExtensionLoader:
-    """Loads extensions, each once and in a thread of its own, and hands them to the dispatcher."""
+    """Loads extensions, each once and in a separate thread, and passes them to the dispatcher."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class ExtensionLoader:
         self._modules: list[str] = []
 
     async def load(self, sources: Sequence[Source]) -> dict[str, str]:
-        """Load these; one that fails is reported, left out and returned by its path with the reason."""
+        """Load extensions; a failing one is reported, left out and returned by its path with the reason."""
         failed: dict[str, str] = {}
         for source in sources:
             problem = await self._load_one(source) if self._mark_seen(source) else None
@@ -62,7 +62,6 @@ class ExtensionLoader:
         return failed
 
     def close(self) -> None:
-        """Forget the modules of the extensions."""
         for name in self._modules:
             _forget_modules(name)
 
@@ -109,7 +108,7 @@ async def _import_extension(source: Source, module: str, thread: ExtensionThread
 
 
 class _BoundedLoader(SourceFileLoader):
-    """Reads regular files of a sensible size only: a pipe would be waited for, and a device never ends."""
+    """Reads only regular files of a sensible size: reading a pipe would wait, and a device never ends."""
 
     def get_data(self, path: str) -> bytes:
         """The bytes of a source or compiled file; called by the import system."""

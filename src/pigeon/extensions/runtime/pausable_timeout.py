@@ -1,4 +1,4 @@
-"""How long an extension's code may run: its own time counts, the time a person takes to answer a dialog does not."""
+"""How long an extension's code may run: its own time counts, but not the time a person takes to answer a dialog."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ HANDLER_SECONDS = 30.0
 class PausableTimeout:
     """A time limit for one call that stands still while a dialog is open. Used on the session's loop only.
 
-    `in_dialog` is set as long as one is open; the event queue goes on with later events then.
+    `in_dialog` is set while one is open; the event queue then continues with later events.
     """
 
     def __init__(self, seconds: float | None) -> None:
@@ -24,12 +24,12 @@ class PausableTimeout:
         self.in_dialog = asyncio.Event()
 
     def start(self, expire: Callable[[], object]) -> None:
-        """Begin; `expire` is called once, when the time is over."""
+        """Start the clock; `expire` is called once when the time is up."""
         self._expire = expire
         self._run()
 
     def stop(self) -> None:
-        """The call has ended: `expire` is not called any more."""
+        """Stop the clock at the end of the call: `expire` is not called any more."""
         self._expire = _do_nothing
         self._halt()
 

@@ -1,8 +1,8 @@
-"""How an extension gets at its session: from its own thread, over a bridge to the session's event loop and back.
+"""How an extension reaches its session: from its own thread, over a bridge to the session's event loop and back.
 
-A session is touched on its own loop only; there is no other way to it from an extension. All extensions of one agent
-share one `SessionBinding`, which is empty while they are loaded; each has a `SessionAccess` of its own, which refuses
-what the extension did not declare.
+A session is used on its own loop only; an extension has no other access. All extensions of one agent share one
+`SessionBinding`, which is empty while they are loaded; each has its own `SessionAccess`, which refuses whatever the
+extension did not declare.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CLOSED = "The session is closed"
 
 
 class LoopBridge:
-    """Carries calls to the event loop that it is made on."""
+    """Transfers calls to the event loop on which it was created."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -34,16 +34,16 @@ class LoopBridge:
         self._open = True
 
     def close(self) -> None:
-        """From here on every call raises `NotBound`."""
+        """Make every later call raise `NotBound`."""
         self._open = False
 
     def post(self, function: Callable[[], object]) -> None:
-        """Call a function over there without waiting for it; from any thread, without effect once the loop is gone."""
+        """Call a function on that loop without waiting; from any thread, without effect once the loop is gone."""
         with contextlib.suppress(NotBound):
             self._post(lambda: _ignore_value(function()))
 
     def call(self, function: Callable[[], _T]) -> _T:
-        """Call a function over there and wait for its result; from any thread."""
+        """Call a function on that loop and wait for its result; from any thread."""
         if not self._open:
             raise NotBound(CLOSED)
         if threading.get_ident() == self._thread:
@@ -66,7 +66,7 @@ class LoopBridge:
             raise NotBound("The session did not answer") from None
 
     async def run(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
-        """Run a coroutine over there and wait without blocking this loop; cancelling here cancels there."""
+        """Run a coroutine on that loop and wait without blocking this one; cancelling here cancels there."""
         if not self._open:
             raise NotBound(CLOSED)
         if threading.get_ident() == self._thread:
@@ -93,8 +93,8 @@ async def _await_work(work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
 
 
 class SessionBinding:
-    """What the extensions of one agent share: where they run, whether the project is trusted, and the session once
-    there is one. Made on the session's loop."""
+    """State that the extensions of one agent share: their loop, whether the project is trusted, and the session once
+    there is one. Created on the session's loop."""
 
     def __init__(self, cwd: str, mode: str) -> None:
         self.bridge = LoopBridge()
@@ -105,17 +105,17 @@ class SessionBinding:
         self.dialogs: Dialogs | None = None
 
     def bind(self, port: SessionPort, dialogs: Dialogs) -> None:
-        """There is a session: from here on extensions can act."""
+        """Connect the session: from here on extensions can act."""
         self.port = port
         self.dialogs = dialogs
 
     def set_trusted(self, trusted: bool) -> None:
-        """The decision about the project."""
+        """Set the decision about the project."""
         self.trusted = trusted
 
 
 class SessionAccess:
-    """One extension's way to the session, and to the event loop of its own thread."""
+    """One extension's access to the session, and to the event loop of its own thread."""
 
     def __init__(
         self, name: str, needs: frozenset[str] | None, binding: SessionBinding, loop: asyncio.AbstractEventLoop
@@ -127,26 +127,26 @@ class SessionAccess:
         self._needs = needs
 
     def port(self, capability: str | None = None) -> SessionPort:
-        """The session; raises `NotBound` while there is none, `PermissionError` for what was not declared."""
+        """The session's port; raises `NotBound` while there is none, `PermissionError` for an undeclared capability."""
         self._require_capability(capability)
         if self.binding.port is None:
             raise NotBound(NO_SESSION)
         return self.binding.port
 
     def dialogs(self) -> Dialogs:
-        """The host; raises as `port` does."""
+        """The dialogs of the host; raises like `port`."""
         self._require_capability("ui")
         if self.binding.dialogs is None:
             raise NotBound(NO_SESSION)
         return self.binding.dialogs
 
     def call(self, capability: str | None, function: Callable[[SessionPort], _T]) -> _T:
-        """Call something of the session and wait for it."""
+        """Call a function of the session and wait for it."""
         port = self.port(capability)
         return self.bridge.call(lambda: function(port))
 
     async def run(self, capability: str | None, function: Callable[[SessionPort], Coroutine[Any, Any, _T]]) -> _T:
-        """Run something of the session without blocking the extension."""
+        """Run a coroutine of the session without blocking the extension."""
         port = self.port(capability)
         return await self.bridge.run(lambda: function(port))
 

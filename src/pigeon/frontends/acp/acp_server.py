@@ -163,7 +163,6 @@ class AcpServer:
         return {"state": "authenticated" if await self._ensure_sessions().can_begin() else "unauthenticated"}
 
     async def close(self) -> None:
-        """Cancel all runs, end all sessions, and send nothing more."""
         if self._opened is not None:
             await self._opened.close()
         await self.peer.close()
@@ -179,7 +178,7 @@ def _unknown_method_text(method: str, names: list[str], version: int) -> str:
 
 def _decode_params(params: Json, kind: type[Any]) -> Any:
     if params is None or params == []:
-        # Some languages write an empty object as an array.
+        # Some languages encode an empty object as an array.
         params = {}
     if not isinstance(params, dict):
         raise bad_params_error('"params" must be an object, with the members by their names')

@@ -84,7 +84,7 @@ class ClientServices:
         return created.terminal_id
 
     async def _wait_for_exit(self, terminal: str) -> TerminalExit | None:
-        """How the command ended; none if it must be stopped."""
+        """How the command ended; None if it must be stopped."""
         try:
             params = {"sessionId": self._session_id, "terminalId": terminal}
             # Killing the command ends this request as well.

@@ -64,7 +64,7 @@ async def _serve(line: CommandLine, environment: Environment, descriptors: tuple
         shutdown.request_exit(exit_codes.OK)
 
     Reader(descriptors[0], Framing(tells_ends=True), server.peer.handle_frames, on_input_ended).start()
-    # `main` switched the collector off: nothing that a start makes is garbage.
+    # `main` switched the collector off: nothing created during the start is garbage.
     gc.freeze()
     gc.enable()
     code = await shutdown.wait_for_request()
@@ -135,7 +135,7 @@ class _Beginner:
             no_session=beginning.unsaved,
         )
         if beginning.unsaved:
-            # Only asked about models and files: nothing of the user's is run for that.
+            # The reader is only asked about models and files, so no extension of the user is run.
             options = replace(options, no_extensions=True, extensions=())
         if beginning.append_system_prompt:
             words = (*options.append_system_prompt, *beginning.append_system_prompt)

@@ -85,7 +85,7 @@ def decode_leniently(value: Json, kind: type[_T]) -> _T:
     given = value if isinstance(value, dict) else {}
     found: dict[str, Any] = {}
     for field in fields(kind):
-        # Some languages write an empty object as an array.
+        # Some languages encode an empty object as an array.
         member = {} if given.get(field.encode_name) == [] else given.get(field.encode_name)
         records = [one for one in get_args(field.type) if isinstance(one, type) and issubclass(one, Record)]
         if records and isinstance(member, dict):
@@ -104,8 +104,7 @@ class AuthenticateParams(_Lenient, kw_only=True):
     method_id: str
 
 
-class NoParams(_Lenient, kw_only=True):
-    """The parameters of a method that needs none."""
+class NoParams(_Lenient, kw_only=True): ...
 
 
 # --- sessions --------------------------------------------------------------------------------------------------------
@@ -183,8 +182,7 @@ class _Workspace(_Lenient, kw_only=True):
     system_prompt: SystemPromptGiven | None = None
 
 
-class NewSessionParams(_Workspace, kw_only=True):
-    """The parameters of the method "session/new"."""
+class NewSessionParams(_Workspace, kw_only=True): ...
 
 
 class OpenSessionParams(_Workspace, kw_only=True):
@@ -195,8 +193,6 @@ class OpenSessionParams(_Workspace, kw_only=True):
 
 
 class ListSessionsParams(_Lenient, kw_only=True):
-    """The parameters of the method "session/list"."""
-
     cwd: str | None = None
     cursor: str | None = None
 
@@ -209,15 +205,11 @@ class PromptParams(_Lenient, kw_only=True):
 
 
 class SetModeParams(_Lenient, kw_only=True):
-    """session/set_mode; version 1 only."""
-
     session_id: str
     mode_id: str
 
 
 class SetModelParams(_Lenient, kw_only=True):
-    """session/set_model; version 1 only."""
-
     session_id: str
     model_id: str
 
@@ -232,22 +224,16 @@ class SetConfigOptionParams(_Lenient, kw_only=True):
 
 
 class SetTitleParams(_Lenient, kw_only=True):
-    """The parameters of the method "session/set_title"."""
-
     session_id: str
     title: str
 
 
 class CancelToolCallParams(_Lenient, kw_only=True):
-    """tool_call/cancel; version 2 only."""
-
     session_id: str
     tool_call_id: str
 
 
 class CancelTerminalParams(_Lenient, kw_only=True):
-    """terminal/cancel; version 2 only."""
-
     session_id: str
     terminal_id: str
 
@@ -256,8 +242,6 @@ class CancelTerminalParams(_Lenient, kw_only=True):
 
 
 class PromptText(_Lenient, tag_field="type", tag="text", kw_only=True):
-    """A block of text in a prompt."""
-
     text: str
 
 
@@ -269,7 +253,7 @@ class PromptImage(_Lenient, tag_field="type", tag="image", kw_only=True):
 
 
 class AudioBlock(_Lenient, tag_field="type", tag="audio", kw_only=True):
-    """Audio; not supported, so it is refused by name."""
+    """Audio is declared only so that it can be refused by name."""
 
     data: str = ""
     mime_type: str = ""
@@ -311,27 +295,19 @@ class PermissionOutcomeGiven(_Lenient, kw_only=True):
 
 
 class PermissionResult(_Lenient, kw_only=True):
-    """The result of session/request_permission."""
-
     outcome: PermissionOutcomeGiven
 
 
 class ElicitationResult(_Lenient, kw_only=True):
-    """The result of elicitation/create."""
-
     action: str
     content: dict[str, Json] | None = None
 
 
 class ReadTextFileResult(_Lenient, kw_only=True):
-    """The result of fs/read_text_file."""
-
     content: str
 
 
 class CreateTerminalResult(_Lenient, kw_only=True):
-    """The result of terminal/create."""
-
     terminal_id: str
 
 
@@ -347,8 +323,6 @@ class TerminalExit(_Lenient, kw_only=True):
 
 
 class TerminalOutputResult(_Lenient, kw_only=True):
-    """The result of terminal/output."""
-
     output: str
     truncated: Json = False
     exit_status: TerminalExit | None = None

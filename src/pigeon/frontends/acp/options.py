@@ -27,7 +27,6 @@ class SessionOptions:
         self._last: list[ConfigOption] = []
 
     async def read(self) -> list[ConfigOption]:
-        """All options as they are now."""
         conversation = self._conversation
         state = await conversation.get_state()
         models = (await conversation.get_available_models()).models
@@ -37,7 +36,7 @@ class SessionOptions:
         return self._last
 
     async def read_changes(self) -> tuple[list[ConfigOption], bool] | None:
-        """The options, and whether the mode is another one; none if nothing has changed since the last read."""
+        """The options, and whether the mode changed; None if nothing has changed since the last read."""
         before = self._last
         now = await self.read()
         return None if now == before else (now, _value_of(now, MODE) != _value_of(before, MODE))
@@ -74,7 +73,7 @@ def _value_of(options: list[ConfigOption], id: str) -> str | None:
 
 
 def _mode_option(permissions: Permissions) -> ConfigOption:
-    """Modes that are no stricter than the settings say are not offered: choosing one would change nothing."""
+    """Modes that are less strict than the settings are not offered: choosing one would change nothing."""
     names = list(MODES)
     floor = min(names.index(source.approval_mode) for source in (permissions.user, permissions.project))
     offered = names[: floor + 1]

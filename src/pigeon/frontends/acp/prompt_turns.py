@@ -40,11 +40,9 @@ class PromptTurn:
 
     @property
     def run_id(self) -> str | None:
-        """The run that the prompt is part of, once known."""
         return self._run_id
 
     def join_run(self, run_id: str) -> None:
-        """Note the run that the prompt is part of."""
         self._run_id = run_id
 
     def is_cancelled(self) -> bool:
@@ -52,11 +50,10 @@ class PromptTurn:
         return self._cancelled
 
     def cancel(self) -> None:
-        """Make it end as `cancelled`, whatever the run does."""
         self._cancelled = True
 
     def mark_inserted(self) -> bool:
-        """Note that its message is part of the conversation; false if that was known."""
+        """Note that its message is part of the conversation; returns False if it was known already."""
         if self.taken.done():
             return False
         self.inserted = True
@@ -64,7 +61,6 @@ class PromptTurn:
         return True
 
     def end(self, end: PromptEnd) -> None:
-        """End it; only the first end counts."""
         if not self.ended.done():
             self.ended.set_result(replace(end, stop="cancelled", error=None) if self._cancelled else end)
         if not self.taken.done():
@@ -90,17 +86,14 @@ class PromptTurns:
         self._turns.pop(turn.message_id, None)
 
     def find(self, message_id: str) -> PromptTurn | None:
-        """The prompt whose message has this id."""
         return self._turns.get(message_id)
 
     @property
     def has_joined(self) -> bool:
-        """Whether one of them is known to be part of a run."""
         return any(turn.run_id for turn in self._turns.values())
 
     @property
     def has_cancelled(self) -> bool:
-        """Whether one of them ends as `cancelled`."""
         return any(turn.is_cancelled() for turn in self._turns.values())
 
     def cancel_all(self) -> None:
@@ -108,7 +101,7 @@ class PromptTurns:
             turn.cancel()
 
     def join_run(self, turn: PromptTurn, run_id: str) -> bool:
-        """Make a prompt part of a run; false if the run has ended already, and the prompt with it."""
+        """Make a prompt part of a run; returns False if the run has already ended, which ends the prompt too."""
         turn.join_run(run_id)
         if run_id not in self._ends:
             return True
@@ -123,7 +116,6 @@ class PromptTurns:
         return [turn for turn in self._turns.values() if turn.run_id == run_id]
 
     def fail_all(self, error: Exception) -> None:
-        """End all of them with an error: the conversation is over."""
         for turn in self._turns.values():
             turn.end(PromptEnd("end_turn", RpcError(INTERNAL_ERROR, str(error) or type(error).__name__)))
 

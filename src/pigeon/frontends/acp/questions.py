@@ -1,6 +1,5 @@
 """Questions of the agent, shown by the editor: permissions as session/request_permission, dialogs of extensions as
-forms if the client supports them. What cannot be asked, or gets no clear answer, counts as a no.
-"""
+forms if the client supports them. A question that cannot be shown, or gets no clear answer, counts as refused."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ from pigeon.wire.dialogs import (
 )
 from pigeon.wire.errors import BadRecord
 
-# The choices of the guard, which has no permanent denial.
+# The choices of the permission gate, which has no permanent denial.
 ANSWERS: dict[str, PermissionAnswer] = {"allow_once": "allow", "allow_always": "always", "reject_once": "deny"}
 PERMISSION_OPTIONS: list[Json] = [
     {"optionId": "allow_once", "name": ALLOW_ONCE, "kind": "allow_once"},
@@ -69,7 +68,7 @@ class EditorQuestions:
         return ANSWERS.get(answer.outcome.option_id or "", "deny")
 
     async def ask_dialog(self, question: Question) -> str | bool | None:
-        """The answer to an extension's question; none if there was no answer."""
+        """Returns the answer to an extension's question, or None if there was no answer."""
         if not self._edition.can_show_forms:
             return None
         title = question.title
@@ -82,7 +81,7 @@ class EditorQuestions:
         return _value_of_answer(question, (answer.content or {}).get(FIELD))
 
     async def _ask_client(self, method: str, params: dict[str, Json], kind: type[object]) -> object:
-        """The client's answer; none if it cannot be asked, or its answer does not fit."""
+        """Returns the client's answer, or None if it cannot be asked or its answer does not fit."""
         self._open += 1
         session_id = self._session_id()
         self._send_state(session_id, waiting=True)

@@ -37,7 +37,6 @@ class PeerGone(Exception):
 
 
 def bad_params_error(text: str) -> RpcError:
-    """A member of `params` is wrong; the text names it."""
     return RpcError(INVALID_PARAMS, text)
 
 

@@ -48,7 +48,7 @@ class RpcPeer:
         self._running: dict[RequestId, asyncio.Task[None]] = {}
         self._asked: dict[int, asyncio.Future[Json]] = {}
         self._next_id = 0
-        # Whether a line that is too long, and that does not tell at its beginning what it belongs to, has not ended.
+        # Whether the current oversized line has not ended, and its beginning did not show what it belongs to.
         self._giant_is_open = False
         self._closed = False
 
@@ -69,7 +69,7 @@ class RpcPeer:
         """Handle a line that is too long: its request fails at once, if the beginning shows which that is."""
         members = codec.outer_members(line.beginning)
         if members.get("id") is None and members.keys() & {"result", "error"} and len(self._asked) == 1:
-            # Some clients write the id last. One answer only is waited for, so that is what this must be.
+            # Some clients write the id last. If only one request is open, this must be its answer.
             [members["id"]] = self._asked
         self._giant_is_open = bool(members) and members.get("id") is None
         if not self._giant_is_open:
@@ -148,16 +148,16 @@ class RpcPeer:
             asked = params.get("requestId") if isinstance(params, dict) else None
             running = self._running.get(asked) if isinstance(asked, int | str) else None
             if running is not None:
-                # Only once it has begun: a task that is cancelled earlier neither answers nor cleans up.
+                # Only after the task has started: one that is cancelled earlier neither answers nor cleans up.
                 asyncio.get_running_loop().call_soon(running.cancel)
             return
         try:
             self._notice(method, params)
         except RpcError as error:
-            # A notification has no answer, not even that it is wrong.
+            # A notification gets no answer, not even an error.
             print(f"pigeon acp: {method}: {error.message}", file=sys.stderr)  # noqa: T201
         except Exception as error:
-            # The lines after it are handled all the same.
+            # The following lines are handled all the same.
             print_exception(error)
 
     def _handle_request(self, id: RequestId, method: str, params: Json) -> None:
@@ -208,11 +208,9 @@ class RpcPeer:
 
     @property
     def is_full(self) -> bool:
-        """True when `wait_for_room` should be awaited before more updates are sent."""
         return self._sink.is_full
 
     async def wait_for_room(self) -> None:
-        """Wait until the client has read enough."""
         await self._sink.wait_for_room()
 
     def notify(self, method: str, params: Json, can_wait: bool = False) -> None:

@@ -14,7 +14,7 @@ from pigeon.wire.messages import AssistantMessage
 
 
 class RunProgress:
-    """Follows one run after another. `is_busy` is what the client was told, `in_run` whether a run is active."""
+    """Follows one run after another. `is_busy` is what the client was last sent, `in_run` whether a run is active."""
 
     def __init__(self, edition: Edition, send_all: Callable[[list[Update]], None]) -> None:
         self._edition = edition
@@ -34,25 +34,25 @@ class RunProgress:
         self._spent = self._spent.plus(message.usage)
 
     def finish_run(self, event: AgentSettled) -> PromptEnd:
-        """End the run; returns how it ended, with everything it has used. The client is told with `send_idle`."""
+        """End the run; returns how it ended, with everything it has used. `send_idle` reports it to the client."""
         self.in_run = False
         end = replace(self._prompt_end_of(event), usage=self._spent)
         self._last_answer, self._spent = None, TokenSum()
         return end
 
     def send_busy(self) -> None:
-        """Tell the client that the session is working, unless it knows."""
+        """Report that the session is working, unless the client knows."""
         if not self.is_busy:
             self.is_busy = True
             self.send_state()
 
     def send_idle(self, end: PromptEnd) -> None:
-        """Tell the client that the session is idle, and why."""
+        """Report that the session is idle, and why."""
         self.is_busy = False
         self._send_all(self._edition.idle_updates(end))
 
     def send_state(self) -> None:
-        """Tell a client that has just opened the session whether it is working."""
+        """Report a running session to a client that has just opened it."""
         if self.is_busy:
             self._send_all(self._edition.state_updates("running"))
 

@@ -53,7 +53,7 @@ from pigeon.wire.messages import AssistantMessage, UserMessage
 
 
 class EditorSession:
-    """One open session. `gone` is called if the conversation ends on its own."""
+    """One open session. `gone` is called if the conversation ends unexpectedly."""
 
     def __init__(
         self,
@@ -140,11 +140,9 @@ class EditorSession:
 
     @property
     def is_running(self) -> bool:
-        """True while a run or a prompt has not ended."""
         return self._progress.is_busy
 
     def register_prompt(self, given: PromptGiven) -> PromptTurn:
-        """Register a prompt; from now on `cancel` reaches it."""
         return self._turns.add(given)
 
     async def run_prompt(self, turn: PromptTurn) -> PromptEnd:
@@ -219,7 +217,7 @@ class EditorSession:
             await self.conversation.abort()
 
     async def cancel_call(self, call_id: str) -> bool:
-        """Stop one tool call; false if it is not running."""
+        """Stop one tool call; returns False if it is not running."""
         call = self._translator.find_call(call_id)
         if call is None or not call.runs:
             return False
@@ -263,7 +261,7 @@ class EditorSession:
         elif isinstance(event, MessageEnd) and isinstance(event.message, AssistantMessage):
             self._progress.on_answer(event.message)
         elif isinstance(event, AgentStart):
-            # Also of a run that no prompt began.
+            # Runs that no prompt began are reported too.
             self._progress.on_run_start()
         elif isinstance(event, ToolExecutionEnd):
             if event.tool_name in plan_tools():
@@ -280,7 +278,6 @@ class EditorSession:
             self._translator.send_notice(value_or_default(event.notify_type, "info"), event.message)
 
     def _on_prompt_inserted(self, turn: PromptTurn) -> None:
-        """The message has its place in the conversation."""
         if not turn.mark_inserted():
             return
         self._send_all(self._edition.user_message_updates(turn.message_id, turn.given.blocks))
@@ -298,5 +295,5 @@ class EditorSession:
         self._progress.send_idle(replace(end, stop="cancelled", error=None) if self._turns.has_cancelled else end)
         for turn in ending:
             turn.end(end)
-            # Tokens are told once: clients add them up.
+            # Usage is sent only once: clients add it up.
             end = replace(end, usage=None)

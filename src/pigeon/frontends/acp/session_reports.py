@@ -1,6 +1,6 @@
-"""What a client is told of a session besides its events: title, plan, usage, commands, options, trust.
+"""Everything a client learns about a session besides its events: title, plan, usage, commands, options, trust.
 
-All of it is read from the conversation, and what the client knows already is not sent again.
+All of it is read from the conversation, and nothing is sent twice.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class SessionReports:
         """The options and the commands, for the answer to opening the session; also reads the title."""
         options, self._commands = await self._options.read(), await self._read_commands()
         state = await self._conversation.get_state()
-        # One that was named, or in which something was said, has its title.
+        # A session that has a name or messages already has its title.
         self._title = value_or_default(state.session_name, "" if state.message_count else None)
         return options, self._commands
 
@@ -47,7 +47,7 @@ class SessionReports:
         self._send_all(self._edition.command_updates(self._commands))
 
     def set_title(self, title: str | None) -> None:
-        """The session was named, or its name was removed."""
+        """Report that the session was named, or that its name was removed."""
         self._title = title
         self._send_all(self._edition.info_updates(title))
 
@@ -90,7 +90,7 @@ class SessionReports:
         return options
 
     async def trust_notice(self) -> str | None:
-        """That files of the project wait for a decision about it, which is not made here; None if none do."""
+        """A notice that files of the project wait for a trust decision, which cannot be made here; None if none do."""
         trust = await self._conversation.get_trust()
         if not trust.waiting or trust.decided_by is not None:
             return None

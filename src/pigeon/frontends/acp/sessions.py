@@ -75,9 +75,7 @@ class Begin(Protocol):
 
     async def __call__(
         self, beginning: Beginning, on_permission: OnPermission | None = None, on_dialog: OnDialog | None = None
-    ) -> Conversation:
-        """The conversation; its questions go to the two callbacks."""
-        ...
+    ) -> Conversation: ...
 
 
 class EditorSessions:
@@ -99,11 +97,10 @@ class EditorSessions:
         return len(self._sessions)
 
     def log_out(self, out: bool) -> None:
-        """Start no session until the client authenticates again; stored keys are not touched."""
         self._logged_out = out
 
     async def can_begin(self) -> bool:
-        """Whether a session can begin: the client has not logged out, and there is a key."""
+        """True unless the client has logged out or there is no key."""
         return not self._logged_out and await self.has_key()
 
     async def has_key(self) -> bool:
@@ -187,7 +184,7 @@ class EditorSessions:
         try:
             row = await self._find_saved(params.session_id, params.cwd)
         except RpcError:
-            # An open session in which nothing was said has no file yet.
+            # An open session without messages has no file yet.
             if source is None:
                 raise
         else:
@@ -215,7 +212,7 @@ class EditorSessions:
         return {}
 
     async def _close_if_open(self, session_id: str) -> bool:
-        """Close a session; false if it is not open."""
+        """Returns False if it is not open."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
             await session.close()
@@ -255,7 +252,7 @@ class EditorSessions:
         await self._find_saved(params.session_id, self._cwd)
         return {"status": "saved"}
 
-    # What is asked of an open session
+    # Requests about an open session
 
     def prompt(self, params: PromptParams) -> Any:
         """session/prompt: begun at once, so that a cancellation that follows reaches it."""
@@ -301,7 +298,7 @@ class EditorSessions:
         return {}
 
     async def cancel_terminal(self, params: CancelTerminalParams) -> dict[str, Json]:
-        """terminal/cancel: the terminal of a command has the id of its tool call."""
+        """terminal/cancel: the terminal id of a command is the id of its tool call."""
         if not await self._find_open(params.session_id).cancel_call(params.terminal_id):
             raise bad_params_error(f'There is no terminal "{params.terminal_id}" in which a command runs')
         return {}
@@ -329,7 +326,7 @@ class EditorSessions:
         return _with_system_prompt(beginning, params.system_prompt)
 
     async def _open_new(self, beginning: Beginning, params: NewSessionParams | OpenSessionParams) -> dict[str, Json]:
-        """Open a session whose id is new to the client, and return the answer."""
+        """Open a session whose id the client does not know yet, and return the answer."""
         session = await self._open(beginning, servers_by_name(params.mcp_servers or ()))
         try:
             return await self._answer_start(session, new=True)
@@ -394,7 +391,6 @@ class EditorSessions:
         return self._edition.session_result(start)
 
     def _keep_task(self, task: asyncio.Future[Any]) -> None:
-        """Keep a reference to a background task."""
         self._later.add(task)
         task.add_done_callback(self._on_task_done)
 
@@ -414,7 +410,7 @@ class EditorSessions:
 
     @asynccontextmanager
     async def _open_reader(self, cwd: str) -> AsyncIterator[Conversation]:
-        """A conversation without a file, to ask about sessions and models."""
+        """A conversation without a file, for queries about sessions and models."""
         conversation = await _begin_uncancelled(self._begin(Beginning(cwd=cwd, unsaved=True)))
         try:
             yield conversation
@@ -432,7 +428,7 @@ class EditorSessions:
 
 
 async def _begin_uncancelled(beginning: Coroutine[Any, Any, Conversation]) -> Conversation:
-    """Begin a conversation to the end even if this is cancelled meanwhile; then it is closed at once."""
+    """Finish opening a conversation even if the caller is cancelled, and then close it at once."""
     task = asyncio.ensure_future(beginning)
     try:
         return await asyncio.shield(task)

@@ -75,7 +75,7 @@ class MessageIds:
 
 
 def user_updates(edition: Edition, message_id: str, message: UserMessage) -> list[Update]:
-    """A message of the user that did not come from this client just now."""
+    """The updates for a message that did not come from this client just now."""
     content = message.content
     blocks = [TextContent(text=content)] if isinstance(content, str) else content
     shown = [content_block(block) for block in blocks]
@@ -85,7 +85,7 @@ def user_updates(edition: Edition, message_id: str, message: UserMessage) -> lis
 
 
 class ShownCall:
-    """A tool call that the client knows, and what was shown of it."""
+    """A tool call that the client knows, and how much of its output was shown."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -103,7 +103,6 @@ class ShownCall:
         self.arguments = arguments
 
     def use_terminal(self, terminal_id: str) -> None:
-        """A terminal of the client shows what it prints."""
         self.terminal = terminal_id
 
     def mark_running(self) -> None:
@@ -113,17 +112,16 @@ class ShownCall:
         self.output = text
 
     def mark_shown(self) -> None:
-        """What it has printed was shown."""
         self.shown_output, self.has_output, self._shown_at = self.output, True, time.monotonic()
 
     def show_soon(self, show: Callable[[], None]) -> None:
-        """Show the output now, or when the last update is long enough ago: no further output may follow."""
+        """Show the output now, or when the last update is long enough ago: there may be no further output to trigger
+        it."""
         if self._timer is None:
             pause = max(0.0, self._shown_at + OUTPUT_SECONDS - time.monotonic())
             self._timer = asyncio.get_running_loop().call_later(pause, show)
 
     def stop_timer(self) -> None:
-        """Show no output by itself any more."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -202,7 +200,7 @@ class EventTranslator:
             self.send_notice("error", f"{event.extension_path}: {event.error}")
 
     def send_notice(self, severity: str, title: str) -> None:
-        """Send a notice; to the editor's log if the client shows none."""
+        """Send a notice; goes to the editor's log if the client does not show notices."""
         updates = self._edition.notice_updates(severity, title)
         self._send_updates(updates)
         if not updates:
@@ -231,16 +229,13 @@ class EventTranslator:
     # Tool calls
 
     def find_call(self, call_id: str) -> ShownCall | None:
-        """A call that the client knows and that has not ended."""
         return self._calls.get(call_id)
 
     def status_of(self, call_id: str) -> CallStatus | None:
-        """The status of a call that has not ended."""
         call = self._calls.get(call_id)
         return None if call is None else "in_progress" if call.runs else "pending"
 
     def show_terminal(self, call_id: str, terminal_id: str) -> None:
-        """A terminal of the client shows what a call does."""
         call = self._begin_call(call_id, SHELL)
         call.use_terminal(terminal_id)
         self._send_updates(
@@ -317,7 +312,7 @@ class EventTranslator:
             and call.has_output
             and self._edition.has_terminals
         ):
-            # What the command printed is in its terminal already; that it failed is said there as well.
+            # The terminal already shows the output and that the command failed.
             text, code = parse_command_end(event.result, event.is_error)
             call.set_output(text)
             self._show_output(event.tool_call_id, call)
@@ -334,7 +329,7 @@ class EventTranslator:
         del self._calls[event.tool_call_id]
 
     def stop_calls(self) -> None:
-        """The run has ended: mark the calls that never ran as over."""
+        """Mark calls that never ran as over, because the run has ended."""
         for call_id, call in self._calls.items():
             call.stop_timer()
             self._send_updates(self._edition.tool_call_updates(ToolView(call_id=call_id, status="cancelled")))

@@ -1,1 +1,1 @@
-"""Many tasks, each done by its own agent in its own workspace; an engine runs them in parallel."""
+"""Many tasks, each done by its own agent in its own workspace, run in parallel by an engine."""

@@ -1,4 +1,4 @@
-"""The folder of a batch: what is to be done, what is done, and who works on it.
+"""The folder of a batch: what is to be done, what is done, and which driver works on it.
 
     batch.json        what the batch is: its id, and the settings that hold for all of it
     tasks.jsonl       the specs, one on each line, in order
@@ -72,7 +72,7 @@ class BatchRecord(Struct, rename="camel", frozen=True, kw_only=True):
 
 
 class Attempt(Struct, rename="camel", frozen=True, kw_only=True):
-    """An attempt at a task that did not finish, and what it cost."""
+    """An attempt at a task that did not finish, and its cost."""
 
     id: str
     folder: str
@@ -109,7 +109,6 @@ class Tally(Struct, kw_only=True):
 
     @property
     def finished_count(self) -> int:
-        """How many tasks have ended, successful or not."""
         return sum(self.by_status.values())
 
 
@@ -132,16 +131,16 @@ class BatchFolder:
 
     @property
     def exists(self) -> bool:
-        """Whether there is a batch in it."""
         return os.path.isfile(self._file(BATCH_FILE))
 
     def _file(self, name: str) -> str:
         return os.path.join(self.path, name)
 
-    # Who works on it
+    # Locking
 
     def lock(self) -> None:
-        """Become the only driver; raises `StartupError` if there is another one, or the folder is not writable."""
+        """Lock the folder for this driver; raises `StartupError` if there is another one, or the folder is not
+        writable."""
         try:
             os.makedirs(self.path, exist_ok=True)
             descriptor = os.open(self._file(LOCK_FILE), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -163,7 +162,6 @@ class BatchFolder:
         self._lock = descriptor
 
     def close(self) -> None:
-        """Release the folder for other drivers."""
         descriptor, self._lock = self._lock, None
         if descriptor is not None:
             os.close(descriptor)
@@ -175,10 +173,10 @@ class BatchFolder:
                 os.unlink(self._file(LOCK_FILE))
                 os.rmdir(self.path)
 
-    # What it is
+    # The record
 
     def check_empty(self) -> None:
-        """Raise `UsageError` if there is something else in it."""
+        """Raise `UsageError` if the folder contains anything that is not a batch."""
         others = [name for name in os.listdir(self.path) if name not in (LOCK_FILE, *NOT_TAKEN)]
         if others:
             raise UsageError(
@@ -186,7 +184,7 @@ class BatchFolder:
             )
 
     def read_record(self) -> BatchRecord:
-        """What the batch is; raises `StartupError`."""
+        """Raises `StartupError`."""
         try:
             with open(self._file(BATCH_FILE), "rb") as file:
                 record = codec.convert(codec.decode(file.read()), BatchRecord)
@@ -208,7 +206,7 @@ class BatchFolder:
         return NewTasks(self._file(TASKS_FILE), specs)
 
     def adopt_left_tasks(self) -> None:
-        """Adopt the first tasks of a batch whose driver was killed just before it did so; the file is complete."""
+        """Adopt the first tasks of a batch whose driver was killed just before `adopt`; their file is complete."""
         if not os.path.exists(self._file(TASKS_FILE)):
             with suppress(FileNotFoundError):
                 os.replace(self._file(f"{TASKS_FILE}.new"), self._file(TASKS_FILE))
@@ -224,11 +222,10 @@ class BatchFolder:
             raise StartupError(f"{path} cannot be read: {error}") from None
 
     def is_finished(self, spec: TaskSpec) -> bool:
-        """Whether a task has its result."""
         return os.path.exists(os.path.join(self.path, hash_of(spec), RESULT_FILE))
 
     def read_result(self, spec: TaskSpec) -> TaskResult | None:
-        """The result of a task; none if it is not finished. Raises `StartupError` for one that cannot be read."""
+        """The result of a task, or None if it is not finished. Raises `StartupError` for one that cannot be read."""
         folder = os.path.join(self.path, hash_of(spec))
         try:
             return read_result(folder)
@@ -276,12 +273,12 @@ class BatchFolder:
         total = 0.0
         with suppress(FileNotFoundError), open(self._file(UNFINISHED_FILE), "rb") as file:
             for line in file:
-                # The last line may be half of one.
+                # The last line may be incomplete.
                 with suppress(BadRecord):
                     total += codec.convert(codec.decode(line), Attempt).cost
         return total
 
-    # What was left behind
+    # Remains
 
     def clean(self) -> None:
         """Remove what a killed driver left behind: unfinished attempts, after recording their cost."""
@@ -292,7 +289,7 @@ class BatchFolder:
                 try:
                     path = move_aside(path)
                 except FileNotFoundError:
-                    # It has just been renamed to its result.
+                    # It has just been renamed to become the result.
                     continue
                 cost = _cost_of_attempt(path)
                 if cost:
@@ -305,7 +302,7 @@ class BatchFolder:
                     os.unlink(path)
 
     def discard_result(self, result: TaskResult) -> None:
-        """Take a finished task back, so that it is run again; what it has cost stays on record."""
+        """Discard the result of a finished task, so that it is run again; its cost stays on record."""
         if result.cost:
             reason = f"Run again: {result.status}: {result.error or 'no reason was given'}"
             self.add_unfinished(Attempt(id=result.id, folder=result.folder, cost=result.cost, reason=reason))
@@ -398,7 +395,7 @@ def _cost_in(entry: Any) -> float:
 
 
 def _remove(path: str) -> None:
-    """Remove it; a process that is being killed may still write there, so what cannot be removed now is left."""
+    """Remove a folder. What a dying process still writes there, and so cannot be removed now, is left."""
     try:
         remove_folder(path)
     except OSError as error:

@@ -1,7 +1,7 @@
 """The warm parent of `pigeon batch`: a process that has imported all that an agent needs, and forks one for each task.
 
-`task_process.py` starts it as `python -P -m pigeon.frontends.batch.batch_parent DESCRIPTOR`; what is said over that
-socket is in `system/process/messages.py`. Nothing of a user is in the parent: folders, variables and keys come with
+`task_process.py` starts it as `python -P -m pigeon.frontends.batch.batch_parent DESCRIPTOR`; the messages on that
+socket are in `system/process/messages.py`. The parent contains nothing of a user: folders, variables and keys come with
 each task.
 """
 
@@ -44,7 +44,7 @@ def main() -> None:
 
 
 def _run_forked_task(data: bytes, descriptors: list[int]) -> int:
-    """Be the process of a task: with descriptors and variables of its own."""
+    """Run as the process of a task, with its descriptors and variables."""
     die_with_parent(PARENT)
     request = decode_request(data)
     link, stderr = descriptors
@@ -57,7 +57,7 @@ def _run_forked_task(data: bytes, descriptors: list[int]) -> int:
 
 async def _run_task(request: TaskRequest, end: socket) -> int:
     link = await TaskLink.from_socket(end)
-    # The collector was off: nothing that a start makes is garbage.
+    # The collector was off during the start, which creates no garbage.
     gc.freeze()
     gc.enable()
     try:

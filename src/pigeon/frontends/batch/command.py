@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from pigeon.frontends.batch.driver import Driver, Outcome
 
 LARGEST_TEMPLATE = 16 * 1024 * 1024
-# What a batch has other words for, or keeps to itself.
+# Options that a batch has its own members for, or that are never stored.
 NOT_IN_SPECS = ("api_key", "model", "limits", "agent_dir", "unattended", "finish_gate")
-# What is part of each task, and decided when the file of tasks is read.
+# Options that become part of each task when the task file is read.
 OF_TASKS = (
     *("prompt", "template", "format", "model", "folder", "git", "revision"),
     *("output_schema", "check", "check_seconds"),
@@ -94,7 +94,7 @@ def run_batch(call: CommandCall) -> int:
 
 
 def _refuse_other_tasks(call: CommandCall, agent: AgentOptions) -> None:
-    """Raise `UsageError` for what would change tasks that are resumed as they are."""
+    """Raise `UsageError` for options that would change the tasks of a resumed batch."""
     given = [f"--{name.replace('_', '-')}" for name in OF_TASKS if call.options.get(name) is not None]
     if _to_task_options(agent) or agent.model is not None or codec.to_plain(agent.limits):
         given.append("An option of agents")
@@ -120,7 +120,7 @@ def _run_batch(batch: OpenedBatch, call: CommandCall, out: str) -> int:
     else:
         progress = PlainProgress(sys.stderr)
     began = time.monotonic()
-    # `main` switched the collector off: nothing that a start makes is garbage. From here on there will be some.
+    # `main` switched the collector off: nothing created during the start is garbage. From here on there will be some.
     gc.freeze()
     gc.enable()
 
@@ -147,7 +147,7 @@ def _run_batch(batch: OpenedBatch, call: CommandCall, out: str) -> int:
 
 
 def _try_report(batch: OpenedBatch) -> None:
-    """Write the report; the results count, whatever goes wrong with it."""
+    """Write the report; if that fails, the results still count."""
     try:
         _write_report(batch.folder)
     except Exception as error:
@@ -219,7 +219,7 @@ def _run_reports(call: CommandCall) -> int:
 
 
 def _write_report(folder: BatchFolder) -> None:
-    """Write the report of a batch, and say where it is and what is missing in it."""
+    """Write the report of a batch; prints where it is and what it lacks."""
     folder.read_record()
     for problem in write_report(folder):
         print_to_stderr(f"Warning: {problem}")

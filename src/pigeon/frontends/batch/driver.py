@@ -23,7 +23,7 @@ from pigeon.wire import codec
 from pigeon.wire.errors import PigeonError, text_for_host
 
 MOST_ATTEMPTS = 5
-# Attempts that failed through no fault of the task; beyond this, something is wrong with the machine.
+# Attempts that failed through no fault of the task; after this many, something is wrong with the machine.
 MOST_INNOCENT = 50
 # Tolerance for rounding in sums of dollars.
 SMALLEST_COST = 1e-9
@@ -37,22 +37,22 @@ class BatchWatcher(Protocol):
     """Receives the progress of a running batch."""
 
     def on_batch_began(self, tally: Tally, slots: int) -> None:
-        """The batch begins; `tally` counts what was finished before."""
+        """Called when the batch begins; `tally` counts what was finished before."""
         ...
 
     def on_task_started(self, spec: TaskSpec) -> None: ...
 
     def on_task_ended(self, spec: TaskSpec, result: TaskResult | None, tally: Tally, spent: float) -> None:
-        """A task has ended; without a result, it will be run later."""
+        """Called when a task has ended; `result` is None if it will be run again later."""
         ...
 
     def on_providers_paused(self, pauses: Mapping[str, float]) -> None:
-        """These providers refuse requests, and all tasks wait this many seconds; called every two seconds."""
+        """Called every two seconds while providers refuse requests, with the seconds for which all tasks wait."""
         ...
 
 
 class Outcome:
-    """How a batch has ended: `stopped` says why, if not all tasks were run."""
+    """How a batch has ended; `stopped` is the reason if not all tasks were run."""
 
     def __init__(self, tally: Tally) -> None:
         self.tally = tally
@@ -66,7 +66,6 @@ class Outcome:
 
     @property
     def remaining_count(self) -> int:
-        """The number of tasks without a result."""
         return self.tally.total - self.tally.finished_count
 
 
@@ -103,7 +102,6 @@ class Driver:
             self._ending = asyncio.ensure_future(self._engine.stop(reason))
 
     def kill(self) -> None:
-        """End all tasks at once, without waiting for them."""
         self.stop("killed")
         if self._engine is not None:
             self._engine.kill()
@@ -137,7 +135,7 @@ class Driver:
             try:
                 await asyncio.to_thread(self._tidy_results)
             except OSError as error:
-                # The folders have all results; the next driver makes the list of them again.
+                # The folders have all results; the next driver rebuilds the list from them.
                 if self.outcome.stopped is None or self.outcome.stopped == LEFT:
                     self.outcome.note_stop(f"{self._folder.path}: {text_for_host(error)}", None, False)
 
@@ -180,7 +178,7 @@ class Driver:
         while self._pending:
             async for result in self._wait_for_results():
                 yield result
-        # It is over; what `finally` does then is no interruption.
+        # The loop is over; what `finally` does is not an interruption.
         if not self._stopping.is_set():
             self._stopping.set()
 
@@ -191,7 +189,7 @@ class Driver:
             self._watcher.on_providers_paused(await engine.pauses())
 
     async def _wait_for_results(self) -> AsyncIterator[TaskResult]:
-        """Wait until a task has ended; returns the results of all that have."""
+        """Wait until a task has ended, and yield the results of all that have."""
         done, self._pending = await asyncio.wait(self._pending, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
             result = task.result()
@@ -203,7 +201,7 @@ class Driver:
         return await engine.reserve(spec.id, float(spec.limits.get("cost", self._tally.dearest)))
 
     async def _run_task(self, engine: TaskEngine, spec: TaskSpec) -> TaskResult | None:
-        """The result of a task, after as many attempts as it takes; none if it was stopped."""
+        """The result of a task, after as many attempts as needed, or None if it was stopped."""
         result = None
         try:
             result = await self._attempt_task(engine, spec)
@@ -237,7 +235,7 @@ class Driver:
                 attempts += not error.innocent
                 innocent += error.innocent
                 if innocent >= MOST_INNOCENT:
-                    # The fault is with this machine, not with the task, which is left to the next driver.
+                    # The fault is with this machine, not the task, which is left to the next driver.
                     raise FatalTask(f"{error} ({innocent} times)") from None
                 if attempts >= MOST_ATTEMPTS:
                     return await asyncio.to_thread(self._give_up_task, spec, f"{error} ({attempts} attempts)")

@@ -31,39 +31,35 @@ class TaskEngine(Protocol):
         """How many tasks it has room for now."""
         ...
 
-    async def open(self) -> None:
-        """Get ready; raises `StartupError`."""
-        ...
+    async def open(self) -> None: ...
 
     def submit(self, spec: TaskSpec) -> Future[TaskResult | None]:
-        """Run a task; the result is none if it was stopped.
+        """Run a task; the result is None if it was stopped.
 
-        The future raises `TaskProcessDied` if its process died, and `FatalTask` if no task can be run.
+        The future raises `TaskProcessDied` if its process died, and `FatalTask` if no task can be run here.
         """
         ...
 
     async def reserve(self, task: str, share: float) -> bool:
-        """Keep money for a task (`SharedLimits.reserve`)."""
+        """Reserve money for a task (`SharedLimits.reserve`)."""
         ...
 
     async def release(self, task: str) -> float:
-        """A task has ended (`SharedLimits.release`); returns what it has spent."""
+        """Release a task's money and return what it has spent (`SharedLimits.release`)."""
         ...
 
-    async def total_cost(self) -> float:
-        """What all tasks have cost so far."""
-        ...
+    async def total_cost(self) -> float: ...
 
     async def pauses(self) -> dict[str, float]:
-        """The providers that refuse, and how long nothing is sent to them (`SharedLimits.pauses`)."""
+        """The providers that refuse requests, with the seconds until the next request (`SharedLimits.pauses`)."""
         ...
 
     async def stop(self, reason: str) -> None:
-        """End all tasks that are under way, in order."""
+        """End all running tasks in order."""
         ...
 
     def kill(self) -> None:
-        """End everything at once; also the last call of all."""
+        """End everything at once; always the last call."""
         ...
 
 
@@ -77,7 +73,7 @@ class LocalLimits:
         return self._limits.reserve_turn(provider, tokens)
 
     async def remaining_wait(self, provider: str) -> float:
-        """Whether it has to wait longer."""
+        """The seconds that a request still has to wait."""
         return self._limits.remaining_wait(provider)
 
     async def record_request_end(
@@ -106,10 +102,9 @@ class LocalEngine:
         return self._slots
 
     async def open(self) -> None:
-        """Do nothing: the first task starts the warm parent."""
+        """Does nothing: the first task starts the warm parent."""
 
     def submit(self, spec: TaskSpec) -> Future[TaskResult | None]:
-        """Run a task in a process of its own."""
         future: Future[TaskResult | None] = Future()
         future.set_running_or_notify_cancel()
         running = asyncio.ensure_future(self._run(spec, future))
@@ -136,14 +131,12 @@ class LocalEngine:
         return self._limits.release(task)
 
     async def total_cost(self) -> float:
-        """What all tasks have cost so far."""
         return self._limits.total_cost
 
     async def pauses(self) -> dict[str, float]:
         return self._limits.pauses()
 
     async def stop(self, reason: str) -> None:
-        """Tell all tasks to end, and see that they do."""
         await self._processes.stop(reason)
 
     def kill(self) -> None:
@@ -151,7 +144,7 @@ class LocalEngine:
 
 
 def count_fitting_slots() -> int:
-    """How many tasks fit on this machine: by its cores, and by the memory that is free."""
+    """How many tasks fit on this machine, by its cores and free memory."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     free = _available_memory()
     by_memory = cores * TASKS_PER_CORE if free is None else free // MEMORY_PER_TASK
@@ -159,7 +152,7 @@ def count_fitting_slots() -> int:
 
 
 def _available_memory() -> int | None:
-    """The bytes of memory that are available, within the limit of a container; none if unknown."""
+    """The bytes of memory that are available, within the limit of a container; or None if unknown."""
     found = []
     with suppress(OSError, ValueError, IndexError), open("/proc/meminfo", encoding="ascii") as file:
         found += [int(line.split()[1]) * 1024 for line in file if line.startswith("MemAvailable:")]

@@ -27,10 +27,10 @@ CACHE = "batch-repositories"
 
 
 class EngineChoice(Struct, frozen=True, kw_only=True):
-    """What tasks are run on.
+    """Where tasks run.
 
-    `address` is that of a cluster, `pass_variables` are the variables that its machines get from here. A task takes
-    `cpus` of a machine of the cluster, and `resources` that it names.
+    `address` is that of a Ray cluster, and `pass_variables` are copied from here to its machines. A task takes `cpus`
+    and the named `resources` of a cluster machine.
     """
 
     engine: str | None = None
@@ -42,7 +42,7 @@ class EngineChoice(Struct, frozen=True, kw_only=True):
 
 
 class OpenedBatch:
-    """One batch from its request to its end; `close` lets others work on the folder."""
+    """One batch from its request to its end; `close` releases the folder."""
 
     def __init__(
         self,
@@ -85,7 +85,6 @@ class OpenedBatch:
         return Driver(self.folder, self.prepared.record, self._create_engine, watcher)
 
     def close(self) -> None:
-        """Release the folder for other drivers."""
         self.folder.close()
 
     def _create_engine(self, spent: float, exhausted: Callable[[], None]) -> TaskEngine:

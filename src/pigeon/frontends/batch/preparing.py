@@ -39,8 +39,8 @@ NO_MODEL = "there is no model: give one to the task or to the batch (--model)"
 class BatchRequest(Struct, frozen=True, kw_only=True):
     """A request to start or resume a batch.
 
-    `tasks` is a file, an iterable from a program, or none to continue with those of the folder. When a batch is
-    resumed, members that are none keep their earlier values.
+    `tasks` is a file, an iterable from a program, or None to continue with those of the folder. When a batch is
+    resumed, members that are None keep their earlier values.
     """
 
     out: str
@@ -55,7 +55,7 @@ class BatchRequest(Struct, frozen=True, kw_only=True):
     engine: str | None = None
     api_key: str | None = None
     max_tasks: int = MOST_TASKS
-    # On a cluster, keys may be on its machines alone.
+    # On a cluster, the keys may exist only on its machines.
     keys_are_here: bool = True
 
 
@@ -70,7 +70,7 @@ class BadTasks(UsageError):
     """Tasks that cannot be run; nothing was started."""
 
     def __init__(self, problems: list[TaskProblem], count: int, source: str) -> None:
-        """`problems` are the first of `count`."""
+        """`problems` are the first ones of `count`."""
         many = "1 task cannot" if count == 1 else f"{count:,} problems: these tasks cannot"
         rest = [f"and {count - len(problems):,} more"] if count > len(problems) else []
         super().__init__("\n".join([f"{source}: {many} be run, and nothing was started", *map(str, problems), *rest]))
@@ -103,7 +103,7 @@ def prepare_batch(
     given = {"title": request.title, "max_cost": request.max_cost, "rates": request.rates}
     given |= {"keep": request.keep, "engine": request.engine}
     record = structs.replace(record, **{name: value for name, value in given.items() if value is not None})
-    # In this order: if the process is killed in between, tasks without a record would be unrecognizable.
+    # In this order: a kill in between must not leave tasks without a record, which nothing could recognize.
     folder.put_record(record)
     if written is None:
         return Prepared(record, None)
@@ -182,9 +182,8 @@ class PlaceCheck:
         self._runner.close()
 
     def collect_problems(self, spec: TaskSpec, place: str) -> Iterable[str]:
-        """Returns why a task cannot be run here, and notes its revision; `resolve_revisions` resolves these later, all
-        together.
-        """
+        """Returns why a task cannot be run here. Its revision is only noted: `resolve_revisions` resolves them all
+        together."""
         workspace = spec.workspace
         found = []
         self._revisions.add_workspace(workspace, place)
@@ -209,11 +208,9 @@ class PlaceCheck:
 
     @property
     def has_repositories(self) -> bool:
-        """Whether any of the tasks has one."""
         return self._revisions.has_repositories
 
     def pin_commit(self, spec: TaskSpec) -> TaskSpec:
-        """A task with the commit that was found for it."""
         return self._revisions.pin_commit(spec)
 
     def _find_problem_once(

@@ -44,11 +44,9 @@ class Figures:
         self.running: dict[str, float] = {}
 
     def begin_batch(self, tally: Tally) -> None:
-        """Start the clock, when the batch begins."""
         self.tally, self.spent, self._began = tally, tally.cost, self._now()
 
     def start_task(self, id: str) -> None:
-        """Count a task that begins as running."""
         self.running[id] = self._now()
 
     def end_task(self, id: str, tally: Tally, spent: float, is_finished: bool) -> None:
@@ -63,7 +61,6 @@ class Figures:
             self._drop_old_ends()
 
     def _drop_old_ends(self) -> None:
-        """Drop what is too old for the rate."""
         while self._ends and self._now() - self._ends[0][0] > RATE_SECONDS:
             self._ended -= self._ends.popleft()[1]
 
@@ -85,7 +82,7 @@ class Figures:
 
     @property
     def seconds_left(self) -> float | None:
-        """The estimate; none before anything has ended."""
+        """The estimated seconds left, or None before any task has ended."""
         rate = self.tasks_per_minute
         return 60.0 * (self.tally.total - self.tally.finished_count) / rate if rate else None
 
@@ -93,14 +90,13 @@ class Figures:
         self.pauses = pauses
 
     def describe_pauses(self) -> str:
-        """The providers that all tasks wait for, in words; empty if there are none."""
+        """The providers that all tasks wait for, as text; empty if there are none."""
         waited = (
             f"{name} refuses requests; all tasks wait {duration_text(seconds)}" for name, seconds in self.pauses.items()
         )
         return "; ".join(waited)
 
     def format_line(self) -> str:
-        """All figures of the batch in one line."""
         tally = self.tally
         states = [f"{tally.by_status[status]} {status}" for status in STATUSES if tally.by_status.get(status)]
         left = self.seconds_left
@@ -116,7 +112,7 @@ class Figures:
 
 
 class LookupLines:
-    """Lines about the look-up of repositories, where it takes long enough to be wondered about."""
+    """Lines about the look-up of repositories, shown only if it takes long enough to make people wonder."""
 
     def __init__(self, say: Callable[[str], None], now: Callable[[], float] = time.monotonic) -> None:
         self._say = say
@@ -124,7 +120,6 @@ class LookupLines:
         self._next = now() + LOOKUP_SECONDS
 
     def __call__(self, ended: int, total: int) -> None:
-        """So many of all have been looked up."""
         if self._now() >= self._next:
             self._next = self._now() + LINE_SECONDS
             self._say(f"Looking up the revisions of repositories: {ended:,} of {total:,}")
@@ -166,7 +161,7 @@ class PlainProgress:
             self._print_line(self._figures.format_line())
 
     def close(self) -> None:
-        """Nothing is left to be shown."""
+        """Does nothing: nothing is left to show."""
 
     def _print_line(self, text: str) -> None:
         # A closed or full stream is no reason to end the batch.
@@ -201,7 +196,6 @@ class LiveProgress:
             self._live.console.print(words + Text(f"{spec.id}: {to_one_line(result.error or '')}"))
 
     def on_providers_paused(self, pauses: Mapping[str, float]) -> None:
-        """Show which providers refuse."""
         self._figures.note_pauses(pauses)
 
     def close(self) -> None:
@@ -251,7 +245,7 @@ def format_count(tasks: int) -> str:
 
 
 def summarize_outcome(outcome: Outcome, spent: float, seconds: float) -> list[str]:
-    """How a batch ended, in lines: the figures, and what went wrong by its reason."""
+    """How a batch ended, as lines: the figures, then the failures by reason."""
     tally = outcome.tally
     states = [f"{tally.by_status[status]} {status}" for status in STATUSES if tally.by_status.get(status)]
     if outcome.remaining_count:

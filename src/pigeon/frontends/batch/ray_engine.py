@@ -74,7 +74,8 @@ class RayPlace(Struct, frozen=True, kw_only=True):
 
 
 class RemoteOutcome(Struct, frozen=True, kw_only=True):
-    """What a worker sends back: a result, with its folder as an archive where that is not shared, or why not."""
+    """What a worker sends back: a result, with its folder as an archive where that is not shared, or the reason for
+    having none."""
 
     result: TaskResult | None = None
     files: bytes | None = None
@@ -84,7 +85,7 @@ class RemoteOutcome(Struct, frozen=True, kw_only=True):
 
 
 class LimitsActor(LocalLimits):
-    """`SharedLimits` as an actor. Ray starts it anew if its process dies; the driver then tells it what was spent."""
+    """`SharedLimits` as an actor. Ray restarts it if its process dies; the driver then restores what was spent."""
 
     def __init__(self, rates: Mapping[str, Rate], max_cost: float | None, spent: float) -> None:
         super().__init__(SharedLimits(rates, max_cost, spent))
@@ -99,7 +100,7 @@ class LimitsActor(LocalLimits):
         return self._limits.pauses()
 
     async def update_total_cost(self, at_least: float) -> tuple[float, bool]:
-        """What all have spent, which is at least what the driver knows of, and whether that is all that may be."""
+        """Raise the total to what the driver knows; returns the total and whether the money is used up."""
         self._limits.raise_total_cost(at_least)
         return self._limits.total_cost, self._limits.is_exhausted
 
@@ -114,7 +115,7 @@ class ActorLimits:
         return float(await self._actor.reserve_turn.remote(provider, tokens))
 
     async def remaining_wait(self, provider: str) -> float:
-        """Whether it has to wait longer."""
+        """The seconds that a request still has to wait."""
         return float(await self._actor.remaining_wait.remote(provider))
 
     async def record_request_end(
@@ -156,7 +157,7 @@ class RayEngine:
 
     @property
     def slots(self) -> int:
-        """As many as were asked for, else twice as many as fit on the cluster as it is now."""
+        """As many as requested, else twice as many as fit on the cluster at the moment."""
         if self._concurrency is not None:
             return self._concurrency
         if time.monotonic() - self._asked > ASK_SECONDS:
@@ -220,7 +221,7 @@ class RayEngine:
         return future
 
     def _on_task_done(self, spec: TaskSpec, done: Future[bytes], future: Future[TaskResult | None]) -> None:
-        """What a worker has sent; called in a thread of Ray."""
+        """Handle what a worker has sent; called in a thread of Ray."""
         if self._running.pop(spec.id, None) is None:
             return
         try:
@@ -234,7 +235,7 @@ class RayEngine:
         except self._ray.exceptions.TaskCancelledError:
             return None
         except self._ray.exceptions.LocalRayletDiedError:
-            # Nothing can be run from here any more; a new driver starts Ray again, or finds another way in.
+            # Nothing can be run from here any more; a new driver starts Ray again or rejoins the cluster.
             raise FatalTask("Ray has died on the driver's machine") from None
         except self._ray.exceptions.RayTaskError as error:
             raise TaskProcessDied(f"The worker failed: {error.cause or error}", True) from None
@@ -261,7 +262,7 @@ class RayEngine:
                     self._exhausted()
 
     async def _call_actor(self, method: str, *arguments: object) -> Any:
-        """The actor's answer; none if it cannot be reached."""
+        """Returns the actor's answer, or None if it cannot be reached."""
         if self._is_lost:
             return None
 
@@ -273,7 +274,7 @@ class RayEngine:
         except TimeoutError:
             self._fail_all_tasks()
         except self._ray.exceptions.RayError:
-            # Ray has died here: the task that is submitted next finds out, and ends the batch in order.
+            # Ray has died here: the next submitted task finds out and ends the batch in order.
             pass
         return None
 
@@ -292,7 +293,6 @@ class RayEngine:
         return float(await self._call_actor("release", task) or 0.0)
 
     async def total_cost(self) -> float:
-        """What all tasks have cost so far."""
         answer = await self._call_actor("update_total_cost", self._spent)
         if answer is not None:
             self._spent, _ = answer
@@ -302,7 +302,6 @@ class RayEngine:
         return dict(await self._call_actor("pauses") or {})
 
     async def stop(self, reason: str) -> None:
-        """End all tasks that are under way, with the workers that run them."""
         for reference, _ in list(self._running.values()):
             self._ray.cancel(reference, force=True)
 
@@ -319,7 +318,7 @@ class RayEngine:
             leaving.join(LEAVE_SECONDS if self._is_lost else None)
 
 
-# What runs in workers.
+# What runs in workers
 
 
 class _WorkerState:
@@ -376,14 +375,14 @@ def _run(state: _WorkerState, spec: TaskSpec, place: TaskPlace) -> RemoteOutcome
 
 
 def is_shared(place: TaskPlace) -> bool:
-    """Whether the folder of the batch can be seen from here: a folder of the same name may be another one."""
+    """Whether the folder of the batch is visible here; it may also be another folder of the same name."""
     with suppress(OSError), open(os.path.join(place.out, BATCH_FILE), "rb") as file:
         return place.batch.encode() in file.read()
     return False
 
 
 class ResultTooLarge(PigeonError):
-    """What is to come back is too large for the object store."""
+    """A result is too large for the object store."""
 
 
 class _BoundedArchive(io.BytesIO):
@@ -402,9 +401,9 @@ class _BoundedArchive(io.BytesIO):
 def pack_result(out: str, result: TaskResult, spec: TaskSpec, most: int) -> tuple[TaskResult, bytes]:
     """The folder of a result as an archive of at most so many bytes.
 
-    A workspace that is too large is left out, with a note in its place. Its changes are in the patch as well; where
-    there is none, the task has come to nothing. So it has where the rest is too large, too: then only the result itself
-    comes back, with what the task has cost, and the batch goes on.
+    A workspace that is too large is replaced by a note, because its changes are also in the patch. If there is no
+    patch, or the rest is still too large, the task becomes an error: only the result with its cost comes back, and the
+    batch continues.
     """
     folder = os.path.join(out, result.folder)
     with suppress(ResultTooLarge):

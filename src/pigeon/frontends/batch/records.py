@@ -83,8 +83,6 @@ class Task(TaskRecord, frozen=True, forbid_unknown_fields=True):
 
 
 class TaskSpec(TaskRecord, frozen=True):
-    """A task with everything resolved that its result depends on."""
-
     id: str
     prompt: str
     workspace: Workspace | None = None
@@ -94,7 +92,7 @@ class TaskSpec(TaskRecord, frozen=True):
     check: Check | None = None
     group: str | None = None
     options: dict[str, Json] = field(default_factory=dict)
-    # Which commit the revision was when the batch began; none without a repository.
+    # The commit of the revision when the batch began; None without a repository.
     commit: str | None = None
 
 

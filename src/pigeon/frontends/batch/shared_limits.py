@@ -21,7 +21,7 @@ AFTER_PAUSE = 0.05
 
 
 class Rate(Struct, frozen=True, kw_only=True):
-    """What a provider allows per minute; none for no limit.
+    """What a provider allows per minute; None for no limit.
 
     Attributes:
         requests: the most requests
@@ -56,7 +56,7 @@ class _ProviderTimes:
             self.next_token = max(self.next_token, at) + tokens * MINUTE / self.rate.tokens
 
     def pause(self, now: float, seconds: float | None) -> None:
-        """The provider refuses: nothing is sent for a while. Refusals within a pause are answers to the same rush."""
+        """Send nothing for a while, because the provider refuses. Refusals during a pause belong to the same burst."""
         if seconds is None:
             if now < self.paused_until:
                 return
@@ -90,12 +90,12 @@ class SharedLimits:
     # Requests
 
     def reserve_turn(self, provider: str, tokens: int) -> float:
-        """Assign a time to a request; returns the seconds until then, when the caller must call `remaining_wait`."""
+        """Assign a time to a request; returns the seconds until then; the caller then calls `remaining_wait`."""
         now = self._now()
         return self._ensure_provider_times(provider).assign_slot(now, tokens) - now
 
     def remaining_wait(self, provider: str) -> float:
-        """How much longer a request has to wait whose time has come: the provider may have refused others meanwhile."""
+        """How much longer a request must wait after its time: the provider may have refused others meanwhile."""
         times, now = self._ensure_provider_times(provider), self._now()
         if now >= times.paused_until:
             return 0.0
@@ -108,7 +108,7 @@ class SharedLimits:
         return {name: seconds for name, seconds in found.items() if seconds > 0}
 
     def record_request_end(self, provider: str, more_tokens: int, is_refused: bool, seconds: float | None) -> None:
-        """A request has ended: it used so many tokens more than was expected, and may have been refused."""
+        """Record the end of a request: how many more tokens it used than expected, and whether it was refused."""
         times, now = self._ensure_provider_times(provider), self._now()
         if more_tokens:
             times.spend_tokens(now, more_tokens)
@@ -128,7 +128,7 @@ class SharedLimits:
     # Money
 
     def reserve(self, task: str, share: float) -> bool:
-        """Keep money for a task that is to begin; false if too little is left beside what others may still use."""
+        """Reserve money for a task; returns False if too little is left after what others may still use."""
         if self._max_cost is not None:
             open_shares = sum(max(0.0, kept - self._used[other]) for other, kept in self._shares.items())
             left = self._max_cost - self._total - open_shares
@@ -139,13 +139,13 @@ class SharedLimits:
         return True
 
     def spend_and_check_exhausted(self, task: str, dollars: float) -> bool:
-        """Counts what a task has spent; returns True if the batch has now spent all it may."""
+        """Counts what a task has spent; returns True if the batch has now reached its maximum."""
         self._total += dollars
         self._used[task] = self._used.get(task, 0.0) + dollars
         return self.is_exhausted
 
     def release(self, task: str) -> float:
-        """A task has ended; returns what it has spent."""
+        """Release a task's share and return what the task has spent."""
         self._shares.pop(task, None)
         return self._used.pop(task, 0.0)
 
@@ -155,10 +155,8 @@ class SharedLimits:
 
     @property
     def total_cost(self) -> float:
-        """What the whole batch has cost so far, in US dollars."""
         return self._total
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether the money is used up."""
         return self._max_cost is not None and self._total >= self._max_cost

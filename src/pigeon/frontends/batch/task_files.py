@@ -32,7 +32,7 @@ FORMATS: dict[str, TaskFormat] = {
     ".csv": "csv", ".tsv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl",
 }  # fmt: skip
 MEMBERS = tuple(one.encode_name for one in structs.fields(Task))
-# Members that a column has as JSON, and those that make a workspace.
+# Columns that hold JSON, and columns that make up a workspace.
 JSON_COLUMNS = ("limits", "output")
 PLACES = ("folder", "git", "revision")
 LONGEST_ID = 200
@@ -74,11 +74,10 @@ class TaskTemplate(Struct, frozen=True):
 
     @property
     def fields(self) -> list[str]:
-        """The names of the fields in the template."""
         return [name.strip() for name in _FIELD.findall(self.text) if name]
 
     def fill(self, values: Mapping[str, Any]) -> str:
-        """The text with the values; raises `BadRecord` that names a field that has none."""
+        """The text with the values; raises `BadRecord` that names a field without a value."""
         missing = sorted({name for name in self.fields if values.get(name) is None})
         if missing:
             raise BadRecord(f"the template has {{{missing[0]}}}, but the task has no such field")
@@ -93,7 +92,7 @@ class TaskTemplate(Struct, frozen=True):
 
 
 class TaskReader:
-    """Makes specs of tasks; `problems` are those that were found on the way, of very many the first.
+    """Makes specs of tasks; `problems` are those found while reading, at most `MOST_PROBLEMS`.
 
     `absolute` resolves a path of a task; `check` takes a spec and its place in the file and returns why it cannot be
     run on this machine. More than `most` tasks are refused.
@@ -113,7 +112,7 @@ class TaskReader:
         self._most = most
         self.problems: list[TaskProblem] = []
         self.problem_count = 0
-        # Hashes: a million ids would be much more.
+        # Hashes instead of ids, which would take much more memory.
         self._taken: set[int] = set()
         self._repeated: dict[str, int] = {}
 
@@ -153,7 +152,7 @@ class TaskReader:
                 yield spec
 
     def add_problems(self, problems: list[TaskProblem], count: int) -> None:
-        """Add problems; these are the first of `count`."""
+        """Add problems, which are the first ones of `count`."""
         self.problem_count += count
         if len(self.problems) < MOST_PROBLEMS:
             self.problems += problems
@@ -176,7 +175,7 @@ class TaskReader:
         elif self._template is None and members.get("prompt") is None:
             raise BadRecord("there is no prompt: add a prompt column, or a template with --prompt or --template")
         if members.get("limits") is not None:
-            # Here, where the wrong limit can be named.
+            # Checked here, where the invalid limit can be named.
             limits_of(members["limits"])
         return codec.convert({name: one for name, one in members.items() if one is not None}, Task)
 
@@ -257,7 +256,7 @@ class TaskReader:
 
 
 def is_path(git: str) -> bool:
-    """Whether a repository is one of this machine; the other forms are `scheme://...` and `host:path`."""
+    """Whether a repository is on this machine; the other forms are `scheme://...` and `host:path`."""
     return "://" not in git and (":" not in git.partition("/")[0])
 
 
@@ -271,7 +270,7 @@ def _check_of(given: Check | str | None) -> Check | None:
 
 
 def _from_columns(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row as the members of a task; an empty cell is none."""
+    """A row as the members of a task; an empty cell counts as absent."""
     cells = {name: cell for name, cell in row.items() if cell not in ("", None)}
     members: dict[str, Any] = {name: cells[name] for name in MEMBERS if name in cells and name != "workspace"}
     for name in JSON_COLUMNS:
@@ -300,7 +299,7 @@ def _open_input(path: str) -> Iterator[io.BufferedReader]:
 
 
 def _json_array(file: IO[bytes]) -> Iterator[tuple[str, Any]]:
-    """A whole file that is a list; it is held in memory, which lines are not."""
+    """The items of a file that is one JSON list; unlike lines, it is held in memory as a whole."""
     try:
         values = codec.decode(file.read().removeprefix(BOM))
     except BadRecord as error:
@@ -334,7 +333,7 @@ def _csv_rows(file: IO[bytes]) -> Iterator[tuple[str, Any]]:
 
 
 def _read_rows(text: io.TextIOWrapper) -> Iterator[tuple[str, Any]]:
-    """Each row with the line that it begins on; a row that does not fit the head is a problem."""
+    """Each row with the number of its first line; a row that does not match the head is a problem."""
     lines = _Lines(text)
     delimiter = max((",", ";", "\t"), key=re.sub(r'"[^"]*"', "", lines.head).count)
     rows = csv.reader(lines, delimiter=delimiter, strict=True)
@@ -366,7 +365,7 @@ def _read_rows(text: io.TextIOWrapper) -> Iterator[tuple[str, Any]]:
 
 
 class _Lines:
-    """The lines of a file from its head on, the first that is not empty, and how many were taken."""
+    """The lines of a file from its head, the first line that is not empty; counts those consumed."""
 
     def __init__(self, lines: Iterator[str]) -> None:
         self._lines = lines

@@ -25,7 +25,7 @@ from pigeon.wire.errors import BadRecord
 LONGEST_LINE = 1 << 30
 # No capacity now: too many requests of ours, or of others.
 REFUSED = (429, 529)
-# How often a request is sent again at most; and the longest wait that a server may ask for.
+# How often a request is sent again at most, and the longest wait that a server may ask for.
 MOST_REFUSALS = 30
 LONGEST_WAIT = 600.0
 
@@ -35,7 +35,7 @@ class LinkRecord(Struct, frozen=True, tag=True):
 
 
 class TurnWanted(LinkRecord, frozen=True):
-    """A request to a provider is to be sent, of about so many tokens; answered by `TurnWait`."""
+    """A request of about so many tokens is to be sent to a provider; answered by `TurnWait`."""
 
     provider: str
     tokens: int
@@ -48,7 +48,7 @@ class TurnStillWanted(LinkRecord, frozen=True):
 
 
 class RequestEnded(LinkRecord, frozen=True):
-    """A request has used so many tokens more than expected; if it was refused, perhaps with the pause asked for."""
+    """A request has ended: how many more tokens it used than expected, and if it was refused, the requested pause."""
 
     provider: str
     more_tokens: int
@@ -63,13 +63,13 @@ class MoneySpent(LinkRecord, frozen=True):
 
 
 class TaskEnded(LinkRecord, frozen=True):
-    """The task has ended; None as its result if it was stopped."""
+    """The task has ended; its result is None if it was stopped."""
 
     result: TaskResult | None
 
 
 class TaskImpossible(LinkRecord, frozen=True):
-    """Sent by a task: no task can be run on this machine, and why."""
+    """Sent by a task that finds that no task can be run on this machine, with the reason."""
 
     reason: str
 
@@ -81,7 +81,7 @@ class TurnWait(LinkRecord, frozen=True):
 
 
 class StopTask(LinkRecord, frozen=True):
-    """Sent by the host: the task has to end, and why."""
+    """Sent by the host: the task has to end, with the reason."""
 
     reason: str
 
@@ -116,21 +116,20 @@ class TaskLink:
                 wait = await self._request_wait(TurnStillWanted(provider))
 
     def on_request_end(self, provider: str, tokens: int, used: int, failure: Failure | None) -> None:
-        """Tell how a request has ended."""
+        """Report how a request has ended."""
         asked = None if failure is None or not failure.retry_after_ms else failure.retry_after_ms / 1000
         self._send(RequestEnded(provider, used - tokens, _is_refusal(failure), asked))
 
     def should_resend(self, failure: Failure, times: int) -> bool:
-        """Whether to send a refused request again: if capacity was lacking, unless the wait would be very long."""
+        """Whether to resend a refused request: only for lack of capacity, and unless the wait would be very long."""
         asked = (failure.retry_after_ms or 0) / 1000
         return _is_refusal(failure) and times <= MOST_REFUSALS and asked <= LONGEST_WAIT
 
     def report_cost(self, dollars: float) -> None:
-        """Report to the host what an answer has cost."""
         self._send(MoneySpent(dollars))
 
     async def finish(self, result: TaskResult | None, fatal: str = "") -> None:
-        """Tell what came of the task, or why no task can be done here, and wait until the host has it."""
+        """Report the result of the task, or why no task can be done here, and wait until the host has it."""
         self._send(TaskImpossible(fatal) if fatal else TaskEnded(result))
         with suppress(OSError):
             await self._writer.drain()
@@ -162,7 +161,7 @@ class TaskLink:
 
 
 def _is_refusal(failure: Failure | None) -> bool:
-    """Whether the provider has no capacity now; a quota that is used up does not come back by waiting."""
+    """Whether the provider has no capacity now; waiting does not bring back a quota that is used up."""
     return failure is not None and failure.status in REFUSED and failure.retryable
 
 
@@ -205,7 +204,7 @@ class HostEnd:
         self._stop: str | None = None
 
     async def serve(self) -> TaskResult | None:
-        """The result of the task; none if its process ended without one. Raises `FatalTask`."""
+        """Returns the result of the task, or None if its process ended without one. Raises `FatalTask`."""
         reader, self._writer = await asyncio.open_unix_connection(sock=self._end, limit=LONGEST_LINE)
         if self._stop is not None:
             self._send(StopTask(self._stop))

@@ -49,7 +49,7 @@ class TaskRequest(Struct, frozen=True, kw_only=True):
 
 
 class TaskProcessDied(Exception):
-    """The process of a task ended without a result; `innocent` if its parent was gone, too."""
+    """The process of a task ended without a result; `innocent` if its parent had died too."""
 
     def __init__(self, text: str, innocent: bool) -> None:
         super().__init__(text)
@@ -69,12 +69,12 @@ class TaskProcesses:
     async def run(
         self, spec: TaskSpec, place: TaskPlace, exhausted: Callable[[], Awaitable[None]]
     ) -> TaskResult | None:
-        """Run a task; returns its result, which is then in its folder, or none if it was told to stop.
+        """Run a task; returns its result, which is then in its folder, or None if it was stopped.
 
         Raises `TaskProcessDied` and `FatalTask`, and `OSError` where there is no room for a process or a folder.
         """
         if (there := read_result(os.path.join(place.out, hash_of(spec)))) is not None:
-            # A cluster retries what was lost with a machine; perhaps only the message about the result was lost.
+            # A cluster retries what was lost with a machine; perhaps only the report of the result was lost.
             return there
         part = os.path.join(place.out, f"{PART}{hash_of(spec)}-{os.urandom(4).hex()}")
         os.mkdir(part, 0o700)
@@ -98,7 +98,7 @@ class TaskProcesses:
         end = HostEnd(request.spec.id, ours, self._limits, exhausted)
         self._running[process.pid] = process, end
         if self._stop_reason is not None:
-            # It was being forked when the others were told to stop.
+            # It was being forked when the others were stopped.
             end.stop(self._stop_reason)
         try:
             result = await end.serve()
@@ -110,14 +110,15 @@ class TaskProcesses:
             process.release()
         if result is not None or code == 0:
             return result
-        # It may have been killed after it stored the result and before it reported that.
+        # It may have been killed after it stored the result and before it reported it.
         there = await asyncio.to_thread(read_result, os.path.join(request.place.out, hash_of(request.spec)))
         if there is not None:
             return there
         raise TaskProcessDied(_describe_death(code, read_last_line(words)), code is None)
 
     async def _wait_for_exit(self, process: ForkedProcess) -> int | None:
-        """Wait for the end of a process whose link has closed; its exit code, none if its parent is gone, too."""
+        """Wait for the end of a process whose link has closed; returns its exit code, or None if its parent is gone
+        too."""
         code = await self._family.wait_for_exit_code(process.pid, LEAVE_SECONDS)
         if code is None:
             process.send_signal(signal.SIGKILL)
@@ -133,7 +134,7 @@ class TaskProcesses:
             raise TaskProcessDied("The task's process was killed before it began", False) from None
 
     async def stop(self, reason: str) -> None:
-        """Tell all tasks to end, including those that are just starting, and kill those that do not."""
+        """Ask all tasks to end, including those that are just starting, and kill those that do not."""
         self._stop_reason = reason
         running = list(self._running.values())
         for _, end in running:

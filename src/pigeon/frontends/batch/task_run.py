@@ -48,12 +48,12 @@ WORKSPACE = "workspace"
 WORDS_FILE = "stderr.txt"
 CHECK_OUTPUT = 16_000
 ABORT_SECONDS = 5.0
-# Errors of the system that would affect every task.
+# System errors that would affect every task.
 NO_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 
 
 class TaskPlace(Struct, frozen=True, kw_only=True):
-    """Where a task runs and what it gets: folders, variables, and a key that is never written to disk.
+    """Where a task runs and what it receives: folders, variables, and a key that is never written to disk.
 
     `out` is the folder of the batch, `part` that of this attempt, `cache` has the mirrors of repositories. `keep` says
     which workspaces stay: `all`, `failed` or `none`.
@@ -71,7 +71,7 @@ class TaskPlace(Struct, frozen=True, kw_only=True):
 
 
 async def run(spec: TaskSpec, place: TaskPlace, environment: Environment, link: TaskLink) -> TaskResult | None:
-    """Run a task and store its result; none if the host has stopped it.
+    """Run a task and store its result; returns None if the host has stopped it.
 
     Raises `OSError` if the result cannot be stored.
     """
@@ -257,7 +257,7 @@ class _Run:
         )
         masked = self._redactor.mask(codec.encode(result))
         if _identity(part) != self._part:
-            # Another driver took this one for dead and has cleaned up, so what is known here is out of date.
+            # Another driver assumed that this one was dead and has cleaned up, so what is known here is out of date.
             raise OSError(errno.ENOENT, "The folder of this attempt was removed", part)
         put_result(part, spec, masked)
         return commit_folder(
@@ -266,7 +266,7 @@ class _Run:
 
 
 def options_of(spec: TaskSpec, api_key: str | None) -> AgentOptions:
-    """The options of the agent of a task, without the folders that it will work in."""
+    """The options of a task's agent, without its folders."""
     given = {name: tuple(value) if isinstance(value, list) else value for name, value in spec.options.items()}
     chosen: dict[str, Any] = {"unattended": True, "finish_gate": bool(given.get("unattended")), "api_key": api_key}
     if spec.model is not None:
@@ -275,7 +275,7 @@ def options_of(spec: TaskSpec, api_key: str | None) -> AgentOptions:
 
 
 def put_result(part: str, spec: TaskSpec, result: bytes) -> None:
-    """Write the files that make a folder the result of a task, and wait until the disk has them."""
+    """Write the files that make a folder the result of a task, and sync them to disk."""
     words = os.path.join(part, WORDS_FILE)
     with suppress(FileNotFoundError):
         if not os.path.getsize(words):
@@ -289,7 +289,7 @@ def put_result(part: str, spec: TaskSpec, result: bytes) -> None:
 
 
 def commit_folder(part: str, target: str, result: TaskResult) -> TaskResult:
-    """Rename the folder of an attempt to its final name; if that exists, the result in it counts."""
+    """Rename the folder of an attempt to its final name; if that exists, its result counts."""
     try:
         os.rename(part, target)
     except OSError as error:
@@ -305,7 +305,7 @@ def commit_folder(part: str, target: str, result: TaskResult) -> TaskResult:
 
 
 def read_result(folder: str) -> TaskResult | None:
-    """The result in the folder of a task; none if there is none."""
+    """The result in the folder of a task; or None if there is none."""
     try:
         with open(os.path.join(folder, RESULT_FILE), "rb") as file:
             return codec.convert(codec.decode(file.read()), TaskResult)
@@ -314,19 +314,19 @@ def read_result(folder: str) -> TaskResult | None:
 
 
 def _disk_failure(error: BaseException) -> OSError | None:
-    """The failure of the disk that an error reports in other words, if it does."""
+    """The disk failure behind an error that reports it in other words, or None."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, OSError) and cause.errno in NO_DISK:
             return cause
         cause = cause.__cause__ or cause.__context__
-    # Of git there is only what it has printed.
+    # Git only leaves its output to look at.
     full = os.strerror(errno.ENOSPC)
     return OSError(errno.ENOSPC, full) if isinstance(error, WorkspaceError) and full in str(error) else None
 
 
 def _identity(folder: str) -> tuple[int, int] | None:
-    """The identity of a folder, to notice if it is replaced; none if there is none."""
+    """The identity of a folder, by which a replacement is noticed; None if there is no folder."""
     with suppress(OSError):
         found = os.stat(folder)
         return found.st_dev, found.st_ino
@@ -342,7 +342,7 @@ def _sync_path(path: str) -> None:
 
 
 def _describe_failure(result: Result[Any], check: CheckResult | None, asked: Check | None) -> str | None:
-    """Why a task is not done; tasks that fail for the same reason get texts that begin alike."""
+    """Why a task is not done; texts for the same reason begin alike, so that they can be grouped."""
     if check is not None and not check.passed and result.ended == "done":
         assert asked is not None
         if check.timed_out:

@@ -1,1 +1,1 @@
-"""`pigeon -p`: one prompt, one answer, and an exit code that says how the run ended."""
+"""`pigeon -p`: one prompt, one answer, and an exit code that tells how the run ended."""

@@ -1,7 +1,7 @@
 """The forms in which `-p` prints an answer, and the progress that a person at the terminal sees meanwhile.
 
-At a terminal the text is shown as it comes, that of every turn. A pipe or a file gets the answer alone, when it is
-complete: what the model said on its way there would only be in the way of the program that reads it.
+A terminal shows the text of every turn as it arrives. A pipe or a file gets only the final answer when it is complete:
+earlier text would only disturb the program that reads it.
 """
 
 from __future__ import annotations
@@ -34,14 +34,12 @@ SUBJECTS = ("command", "path", "pattern", "query", "url", "description", "name")
 class AnswerOutput(Protocol):
     """Prints the events and the result of a run in one format."""
 
-    def on_event(self, event: ConversationEvent) -> None:
-        """Something happened in the run."""
-        ...
+    def on_event(self, event: ConversationEvent) -> None: ...
 
     def on_result(self, result: Result[Any]) -> None: ...
 
     def on_failure(self, reason: str) -> None:
-        """There was no run, for this reason."""
+        """Called when there was no run."""
         ...
 
 
@@ -52,7 +50,7 @@ class ProgressLines:
         self._stream = stream if stream is not None and stream.isatty() else None
 
     def line_for(self, event: ConversationEvent) -> str:
-        """What to show of an event; empty for most."""
+        """The line to show for an event; empty for most events."""
         if isinstance(event, ToolExecutionStart):
             return f"{event.tool_name} {_call_subject(event.args)}".rstrip()
         if isinstance(event, ToolExecutionEnd) and event.is_error:
@@ -69,7 +67,7 @@ class ProgressLines:
 
 
 class TextOutput:
-    """The text of the last answer, or the data that was asked for."""
+    """The text of the last answer, or the requested data."""
 
     def __init__(self, put: Callable[[bytes], None], progress: ProgressLines) -> None:
         self._put = put
@@ -82,20 +80,20 @@ class TextOutput:
             self._said = text_of(event.message.content).strip() or self._said
 
     def on_result(self, result: Result[Any]) -> None:
-        """Print the answer; of a run that was cut short, what was said last."""
+        """Print the answer, or the last text of a run that was cut short."""
         text = (result.text.strip() or self._said) if result.output is None else _to_pretty_json(result.output)
         if text.strip():
             self._put(f"{text.rstrip()}\n".encode("utf-8", "replace"))
 
     def on_failure(self, reason: str) -> None:
-        """Nothing is printed but the reason, on stderr."""
+        """Print only the reason, on stderr."""
         print_to_stderr(f"Error: {reason}")
 
 
 class TerminalOutput:
-    """The text of every turn as it comes, for a person who reads along.
+    """The text of every turn as it arrives, for a person who reads along.
 
-    `mask` is that of a stream: it is given pieces, the last one of a text with `True`, and gives what can be shown.
+    `mask` masks a stream: it receives pieces, with `True` for the last one of a text, and returns what can be shown.
     """
 
     def __init__(
@@ -108,7 +106,7 @@ class TerminalOutput:
         self._at_start = True
 
     def on_event(self, event: ConversationEvent) -> None:
-        """Show text, and progress between."""
+        """Show text, with progress lines in between."""
         if isinstance(event, TextDelta):
             self._show(event.delta)
         elif isinstance(event, MessageEnd) and isinstance(event.message, AssistantMessage):
@@ -118,7 +116,7 @@ class TerminalOutput:
             self._progress.show_line(line)
 
     def on_result(self, result: Result[Any]) -> None:
-        """End the last line, and print the data that was asked for."""
+        """End the last line, and print the requested data."""
         self._end_line()
         if result.output is not None:
             self._show(_to_pretty_json(result.output))
@@ -144,7 +142,7 @@ class TerminalOutput:
 
 
 class JsonOutput:
-    """One object when the run is over, whatever became of it."""
+    """One object when the run is over, however it ended."""
 
     def __init__(self, put: Callable[[bytes], None], progress: ProgressLines) -> None:
         self._put = put
@@ -157,7 +155,7 @@ class JsonOutput:
         self._put(codec.encode(result_object(result)) + b"\n")
 
     def on_failure(self, reason: str) -> None:
-        """Print the object of a run that never was, and the reason on stderr."""
+        """Print the object of a run that never started, and the reason on stderr."""
         empty: Result[Any] = Result(
             text="",
             output=None,
@@ -173,7 +171,7 @@ class JsonOutput:
 
 
 class StreamOutput:
-    """Every event of the run as a line, as the protocol has them, and last the object of `JsonOutput` as `result`."""
+    """Every event of the run as a line of the protocol, and last the object of `JsonOutput` as `result`."""
 
     def __init__(self, put: Callable[[bytes], None], progress: ProgressLines) -> None:
         self._put = put
@@ -185,7 +183,6 @@ class StreamOutput:
         self._put(codec.encode({"type": "result", **result_object(result)}) + b"\n")
 
     def on_failure(self, reason: str) -> None:
-        """Print the result of a run that never was, and the reason on stderr."""
         JsonOutput(self._print_result, ProgressLines(None)).on_failure(reason)
 
     def _print_result(self, line: bytes) -> None:
@@ -193,14 +190,13 @@ class StreamOutput:
 
 
 class TracedOutput:
-    """Another output, whose events go into the trace as well."""
+    """Wraps another output and also writes its events to the trace."""
 
     def __init__(self, output: AnswerOutput, show: Callable[[str, bytes], None]) -> None:
         self._output = output
         self._show = show
 
     def on_event(self, event: ConversationEvent) -> None:
-        """Trace the event and hand it on."""
         self._show("out", event_line(event))
         self._output.on_event(event)
 
@@ -212,14 +208,14 @@ class TracedOutput:
 
 
 def event_line(event: ConversationEvent) -> bytes:
-    """An event as the protocol has it, without the LF: what a `message_update` brought stands in one again."""
+    """An event as the protocol writes it, without LF; the parts of a `message_update` become one again."""
     if isinstance(event, StreamEvent):
         return codec.encode({"type": "message_update", "assistantMessageEvent": event})
     return codec.encode(event)
 
 
 def result_object(result: Result[Any]) -> dict[str, Json]:
-    """A result in the words of the protocol."""
+    """A result under its names in the protocol."""
     return {
         "text": result.text,
         "output": result.output,

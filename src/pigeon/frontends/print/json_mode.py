@@ -1,8 +1,8 @@
 """`--mode json`: the prompts on the command line, one after the other; their events on stdout.
 
 The first line is the session's header; there are no responses. Exit code 0 when every run was done; 1 when a prompt was
-refused or a run ended in an error; 3 when a limit ended a run or kept it from starting; 4 when, with `--unattended`,
-its last tool calls were denied; 130 when it was aborted. The reason is on stderr, and no further prompt is sent.
+refused or a run ended in an error; 3 when a limit ended or prevented a run; 4 when, with `--unattended`, its last tool
+calls were denied; 130 when it was aborted. The reason is on stderr, and no further prompt is sent.
 """
 
 from __future__ import annotations
@@ -102,9 +102,9 @@ async def _run_prompts(session: Session, prompts: CallPrompts, leaving: Callable
 
 
 class _RunEnds:
-    """The exit code that the ends of runs make, with the reason on stderr.
+    """The exit code that follows from how runs ended; prints the reason on stderr.
 
-    Of a run that ends because the process is `leaving` nothing is told: the person who asked for that knows it.
+    Nothing is printed if the process is `leaving`: the person who asked for that knows the reason.
     """
 
     def __init__(self, leaving: Callable[[], bool], unattended: bool) -> None:
@@ -115,7 +115,6 @@ class _RunEnds:
         self._cut_off = False
 
     def on_event(self, event: Outbound) -> None:
-        """Look at an event of the session."""
         if isinstance(event, AgentEnd):
             last = event.messages[-1] if event.messages else None
             failure = last.error_message if isinstance(last, AssistantMessage) else ""

@@ -1,4 +1,4 @@
-"""`-p`: one prompt, one answer, and an exit code that says how it went. Written against `Conversation` alone.
+"""`-p`: one prompt, one answer, and an exit code that tells how it went. Written against `Conversation` alone.
 
 | ended | exit code |
 |---|---|
@@ -8,7 +8,7 @@
 | denied | 4 |
 | by a signal | 130 and the like; what was said so far is printed |
 
-There is no person to ask: a question gets a no at once, and the model is told so.
+There is no person to ask: every question is denied at once, and the model learns that.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ NO_MODEL = (
     "  Without a key:    pigeon demo, or add --model demo\n"
     "`pigeon doctor` says what is set up."
 )
-# The forms that say how it went also where there was no run.
+# Output formats that report how the run ended even if there was none.
 FORMS: dict[str | None, type[JsonOutput | StreamOutput | TextOutput]] = {
     "json": JsonOutput,
     "stream-json": StreamOutput,
@@ -76,7 +76,7 @@ PATIENCE = 7 * 24 * 3600.0
 
 
 def run_one_answer(line: CommandLine, environment: Environment, nothing: str = NOTHING_TO_ANSWER) -> int:
-    """Ask and print; returns the exit code. `nothing` is the error where there is no prompt."""
+    """Ask and print; returns the exit code. `nothing` is the error to report if there is no prompt."""
     stdout = os.dup(1)  # once there is an agent, descriptor 1 is stderr
     try:
         return _run_one_answer(line, environment, nothing)
@@ -138,12 +138,12 @@ async def _run_prompt_and_print(started: StartedAgent, prompt: CallPrompts, want
 
 
 async def _flush_output(writer: Writer, code: int, shutdown: Shutdown, signalled: asyncio.Future[int]) -> int:
-    """Wait until everything is written. A person may read a long answer page by page: only a signal makes haste."""
+    """Wait until everything is written. A person may page slowly through a long answer: only a signal ends the wait."""
     closing = asyncio.ensure_future(asyncio.to_thread(writer.close, PATIENCE))
     both: set[asyncio.Future[Any]] = {closing, signalled}
     await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
     if not closing.done():
-        # A write that fails is a reason to end, too; only the closing, which then ends by itself, says why.
+        # A failed write is a reason to end too; only the closing, which then ends by itself, knows why.
         await (asyncio.wait({closing}) if writer.has_failed else shutdown.wait_for_cleanup(closing, FLUSH_SECONDS))
         if closing.done():
             closing.result()
@@ -152,7 +152,7 @@ async def _flush_output(writer: Writer, code: int, shutdown: Shutdown, signalled
 
 
 def _make_output(started: StartedAgent, shutdown: Shutdown) -> tuple[Writer | None, AnswerOutput]:
-    """The form that was asked for; what it prints leaves by the writer, or by itself at a terminal."""
+    """The requested output; it prints through the writer, or directly at a terminal."""
     descriptor, asked = started.descriptors[1], started.line.output
     progress = ProgressLines(sys.stderr)
     output: AnswerOutput
@@ -170,7 +170,7 @@ def _write_masked(writer: Writer, mask: Callable[[bytes], bytes], data: bytes) -
 
 
 def _write(descriptor: int, data: bytes) -> None:
-    """To a terminal, which may be gone."""
+    """Write to a terminal, which may be gone."""
     with suppress(OSError):
         while data:
             data = data[os.write(descriptor, data) :]
@@ -185,7 +185,7 @@ async def _play_prompt(
     shutdown: Shutdown,
     signalled: asyncio.Future[int],
 ) -> int:
-    """Ask, and print how it went; returns the exit code. A signal aborts the run and decides the code."""
+    """Send the prompt and print the outcome; returns the exit code. A signal aborts the run and decides the code."""
     state = await conversation.get_state()
     if not state.model:
         output.on_failure(NO_MODEL)
@@ -219,14 +219,14 @@ async def _play_prompt(
 
 
 def _failure_reason(result: Result[Any]) -> str:
-    """Why a run did not come to its end; of calls that were denied, what the gate said that denied the last one."""
+    """Why a run did not finish; for denied calls, the reason of the gate that denied the last one."""
     reason = result.error or REASONS.get(result.ended, "The run ended in an error")
     if result.ended != "denied":
         return reason
     denied = next((one for one in reversed(result.messages) if isinstance(one, ToolResultMessage)), None)
     if denied is None:
         return reason
-    # What follows is advice to the model.
+    # The rest of the text is advice to the model.
     words = " ".join(text_of(denied.content).split()).partition(" It was not run.")[0]
     return f"{reason}. The last one, {denied.tool_name}: {words[:LONGEST_DENIAL]}"
 
@@ -249,7 +249,7 @@ async def _forward_events(
 
 
 async def _show_notices(events: AsyncIterator[ConversationEvent], told: Collection[str]) -> None:
-    """What the agent and its extensions want a person to know goes to stderr, unless it was `told` at the start."""
+    """Print notices of the agent and its extensions on stderr, unless they were already shown at the start (`told`)."""
     async for event in events:
         if isinstance(event, NotifyRequest) and event.message not in told:
             print_to_stderr(f"{'Note' if event.notify_type == 'info' else 'Warning'}: {event.message}")

@@ -31,7 +31,8 @@ class FolderMissing(Refusal):
 
 
 class AllowedPaths:
-    """The folders and files that clients may name: those below the `roots`, and stored sessions of such folders."""
+    """The folders and files that clients may name: those below the `roots`, and stored sessions that belong to these
+    folders."""
 
     def __init__(self, roots: Sequence[str], store: FileStore, agent_dir: str, home: str) -> None:
         self.roots = [os.path.realpath(root) for root in roots]
@@ -40,11 +41,11 @@ class AllowedPaths:
         self._home = home
 
     def can_open(self, path: str) -> bool:
-        """Whether it is a root, or a folder or a file below one."""
+        """True for a root, and for anything below one."""
         try:
             real = os.path.realpath(path)
         except ValueError:
-            # No path: it has a NUL, or half of a surrogate pair.
+            # Not a path: it contains NUL or a lone surrogate.
             return False
         return any(real == root or real.startswith(root.rstrip(os.sep) + os.sep) for root in self.roots)
 
@@ -61,20 +62,20 @@ class AllowedPaths:
         return cwd
 
     def list_folders(self, path: str) -> list[str]:
-        """The names of the folders in a folder that may be opened, without hidden ones; raises `Refusal`."""
+        """The names of the folders in an allowed folder, without hidden ones; raises `Refusal`."""
         try:
             with os.scandir(self.check_folder(path)) as found:
                 inside = [item for item in found if not item.name.startswith(".") and item.is_dir()]
         except OSError as error:
             raise FolderMissing(f"{path} cannot be read: {error.strerror}") from None
-        # A link may lead out.
+        # A link may lead out of the roots.
         names = [item.name for item in inside if not item.is_symlink() or self.can_open(item.path)]
         return sorted(names, key=str.casefold)[:MOST_FOLDERS]
 
     def resolve_session_path(self, path: str, cwd: str) -> str:
-        """The session file, or the folder of such, that a client has named from a folder; raises `Refusal`.
+        """The session file or session folder that a client named, relative to a folder; raises `Refusal`.
 
-        Not only its place counts but also the folder that it says it works in.
+        The folder in which the session works must be allowed too.
         """
         real = self._resolve_path(path, cwd)
         own = self._is_own(real)
@@ -90,7 +91,7 @@ class AllowedPaths:
         return real
 
     def resolve_output_path(self, path: str, cwd: str) -> str:
-        """The file that a client wants written, named from a folder; raises `Refusal`."""
+        """The output file that a client named, relative to a folder; raises `Refusal`."""
         real = self._resolve_path(path, cwd)
         if not self.can_open(real) or self._is_own(real):
             raise FolderRefused(f"{path} is outside the folders that may be opened")
@@ -103,7 +104,6 @@ class AllowedPaths:
             raise Refusal("A path cannot contain a NUL character or half of a surrogate pair") from None
 
     def _is_own(self, real: str) -> bool:
-        """Whether it is in the agent's own folder, where keys and tokens are."""
         return (real + os.sep).startswith(os.path.realpath(self._agent_dir) + os.sep)
 
 
@@ -113,9 +113,9 @@ def has_needed_scope(scope: Scope, needed: Scope) -> bool:
 
 
 def check_command(command: Command, scope: Scope, paths: AllowedPaths, cwd: str) -> Command:
-    """Return the command with the paths in it as they were checked; raises `Refusal` if it may not be sent.
+    """Return the command with its paths resolved and checked; raises `Refusal` if it may not be sent.
 
-    `cwd` is the folder of the conversation, in which relative paths begin.
+    Relative paths begin in `cwd`, the folder of the conversation.
     """
     if not has_needed_scope(scope, command.required_scope):
         name = NAMES[type(command)]

@@ -1,8 +1,8 @@
 """The commands and events of one client, by WebSocket or by Unix socket.
 
 All clients of a conversation share the events that its worker writes (`worker.py`), so each has a `Connection` with the
-features of these events, which it cannot change. What concerns only that connection is answered here; every other
-command goes to the worker, if the client's scope allows it.
+features of these events, which it cannot change. Commands that concern only the connection are answered here; every
+other command goes to the worker, if the client's scope allows it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class ClientSession:
         dialect = PiLatest(__version__)
         self._connection = Connection(dialect, ALL_FEATURES, fixed_dialect=OTHER_DIALECT, fixed_features=True)
         self._watcher = Watcher(conversation, scope, after, self._connection.should_send_line)
-        # Once it is open: the client gets the events after the one with this number.
+        # Set by `open`: the client gets the events after the one with this number.
         self.start = 0
 
     async def open(self) -> None:
@@ -52,7 +52,6 @@ class ClientSession:
         self.start = self._watcher.resolve_start()
 
     def close(self) -> None:
-        """Stop watching, because the client has disconnected."""
         self.conversation.clients.detach(self._watcher)
 
     def end(self, why: WatchEnd) -> None:
@@ -65,11 +64,10 @@ class ClientSession:
         return self._watcher.ended
 
     def lines(self) -> AsyncIterator[list[bytes]]:
-        """The lines to send to the client, as they come."""
         return self._watcher.lines()
 
     async def handle_frame(self, frame: Frame) -> None:
-        """Handle a line from the client; waits while the client leaves earlier answers unread."""
+        """Handle a line from the client; waits while the client has unread answers."""
         for item in read_frame(frame):
             if isinstance(item, RefusedLine) or not item.silent:
                 await self._watcher.wait_for_room(MOST_IN_FLIGHT)
@@ -95,7 +93,7 @@ class ClientSession:
             await self.conversation.forward_command(codec.to_plain(command), self._watcher)
 
     async def _list_all_sessions(self, command: ListSessions) -> Sessions:
-        """The sessions of all folders below the roots, which the worker does not know."""
+        """The sessions of all folders below the roots; the worker does not know them all."""
         if not isinstance(command.session_id, Absent):
             rows = await asyncio.to_thread(self._conversations.find_sessions, command.session_id)
             return Sessions(sessions=rows)

@@ -27,7 +27,7 @@ PACKAGES = ("starlette", "uvicorn", "websockets")
 NOT_RUNNING = "No server is running for this agent's folder. Start one: pigeon serve"
 STDERR = 2
 MEGABYTE = 1024 * 1024
-# Workers send a sign of life every five seconds, which may be late on a busy machine.
+# Workers report that they are alive every five seconds, which may be late on a busy machine.
 LEAST_SILENCE = 15
 
 

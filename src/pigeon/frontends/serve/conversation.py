@@ -27,14 +27,14 @@ from pigeon.wire.errors import PigeonError, Refusal
 from pigeon.wire.open_work import OpenWork
 
 SNAPSHOT_TRIES = 5
-# So much of what clients have sent may wait for a worker that does not read.
+# The most input from clients, in bytes, that may wait for a worker that does not read.
 MOST_WAITING = 64 * 1024 * 1024
 BEHIND = "The agent of this conversation has not read earlier commands yet. Try again later"
 DELETED = "This conversation was deleted"
 
 
 class OpenCommand(Struct, frozen=True):
-    """A command without an answer yet: its name, the id it came with, and the client or the future that waits."""
+    """A command without an answer yet: its name, its id, and the client or the future that waits for it."""
 
     name: str
     id: Json | Absent
@@ -50,7 +50,7 @@ class OpenCommand(Struct, frozen=True):
             self.future.set_result(codec.decode(answer.line_for(ABSENT)))
 
     def refuse(self, why: str, end: LogEnd) -> None:
-        """Answer that the command failed."""
+        """Send the client a failure as the command's answer."""
         if self.watcher is not None:
             self.watcher.send_answer(codec.encode(failure_response(self.name, why, self.id)), end)
         elif self.future is not None and not self.future.done():
@@ -58,9 +58,10 @@ class OpenCommand(Struct, frozen=True):
 
 
 class OpenCommands:
-    """The commands that a worker has not answered, by the id of the supervisor's own under which each was sent.
+    """The commands that a worker has not answered, by the id under which the supervisor sent each.
 
-    Clients may use the same ids. Those of an earlier supervisor, which the worker may still answer, are others.
+    The supervisor uses ids of its own because clients may use the same ones. They differ from those of an earlier
+    supervisor, which the worker may still answer.
     """
 
     def __init__(self) -> None:
@@ -70,7 +71,6 @@ class OpenCommands:
 
     @property
     def is_empty(self) -> bool:
-        """Whether every command was answered."""
         return not self._open
 
     def add(self, waiting: OpenCommand) -> bytes:
@@ -83,20 +83,21 @@ class OpenCommands:
         return codec.encode({**waiting.command, "id": id})
 
     def pop(self, id: Json | Absent) -> OpenCommand | None:
-        """Remove the command that an answer with this id is for; None if there is none any more."""
+        """Remove the command with this id; returns None if it is no longer open."""
         return self._open.pop(id, None) if isinstance(id, str) else None
 
     def refuse_all(self, why: str, end: LogEnd) -> None:
-        """Answer every command that it failed."""
+        """Answer every open command with a failure."""
         for waiting in list(self._open.values()):
             waiting.refuse(why, end)
         self._open.clear()
 
 
 class ServedConversation:
-    """One conversation: what its clients and the supervisor can do with it, and what it does with its worker's reports.
+    """One conversation: what its clients and the supervisor can do with it, and how it handles its worker's reports.
 
-    `on_changed` is called when it may have become busy, idle or asleep: another conversation may wait for that.
+    `on_changed` is called when it may have become busy, idle or asleep, because another conversation may be waiting for
+    that.
     """
 
     def __init__(
@@ -123,7 +124,6 @@ class ServedConversation:
 
     @property
     def state(self) -> ConversationState:
-        """The state of the worker, as `served_worker.py` explains it."""
         return self._worker.state
 
     @property
@@ -138,40 +138,37 @@ class ServedConversation:
 
     @property
     def is_idle(self) -> bool:
-        """Whether, as far as the supervisor knows, stopping the worker would interrupt nothing."""
+        """True if, as far as the supervisor knows, stopping the worker would interrupt nothing."""
         is_free = self._commands.is_empty and not self._worker.is_awaited
         return self.state == "awake" and not self.log.is_busy and is_free
 
     @property
     def is_running(self) -> bool:
-        """Whether an accepted prompt has not ended yet."""
         return self.log.is_running
 
     @property
     def needs_worker(self) -> bool:
-        """Whether a worker that has died is to be replaced at once."""
+        """True if a worker that has died is to be replaced at once."""
         return self.log.is_busy or self.clients.count > 0
 
     @property
     def pid(self) -> int | None:
-        """The id of the worker process, or None while there is no worker."""
         return self._worker.pid
 
     @property
     def log_folder(self) -> str:
-        """The folder of the event log."""
         return self.log.folder
 
     @property
     def session_file(self) -> str | None:
-        """The file of the session that the conversation is in now, which need not exist yet."""
+        """The file of the current session, which need not exist yet."""
         state = read_state(self._folder)
         return self.record.session_file if state is None else state.session_file
 
     # Commands
 
     async def forward_command(self, command: dict[str, Json], watcher: Watcher) -> None:
-        """Send a client's command on; its answer goes to that client alone. Wakes the worker."""
+        """Send a client's command to the worker, waking it if necessary; only that client gets the answer."""
         name = str(command.get("type"))
         waiting = OpenCommand(name, command.get("id", ABSENT), command, watcher, None)
         self.used = self._now()
@@ -189,23 +186,24 @@ class ServedConversation:
         self._worker.send(self._commands.add(waiting))
 
     async def _forward_silently(self, command: dict[str, Json]) -> None:
-        """Send an answer to a question: the worker uses the first that fits, and cancels the question for others."""
+        """Forward an answer to a question, which gets no response: the worker uses the first answer that fits and
+        cancels the question for all other clients."""
         if self.state != "asleep":
             await self._worker.ensure_awake()
             if str(command.get("id")) in self.work.questions:
                 self._worker.send(codec.encode(command))
 
     async def send_request(self, command: dict[str, Json]) -> dict[str, Any]:
-        """Send a command of the supervisor itself, and return its answer; raises `PigeonError` or `OSError`."""
+        """Send a command of the supervisor itself and return its answer; raises `PigeonError` or `OSError`."""
         await self._worker.ensure_awake()
         answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._worker.send(self._commands.add(OpenCommand(str(command["type"]), ABSENT, command, None, answer)))
         return await answer
 
     async def make_snapshot(self) -> tuple[bytes, int]:
-        """The conversation as it is now, as JSON, and the number of the last event that it covers.
+        """The current conversation as JSON, and the number of the last event that it covers.
 
-        An unfinished message is not included: the events after that number begin with its start.
+        An unfinished message is not included: the events after that number start at its beginning.
         """
         for _ in range(SNAPSHOT_TRIES):
             await self._worker.ensure_awake()
@@ -232,15 +230,15 @@ class ServedConversation:
         await self._worker.ensure_awake()
 
     async def try_reconnect_worker(self) -> bool:
-        """Reconnects to a worker that an earlier supervisor left running; returns False if there is none."""
+        """Reconnects to a worker that an earlier supervisor left running; returns False if it has ended."""
         return await self._worker.adopt_running_process()
 
     async def try_sleep(self, forced: bool = False) -> bool:
-        """Stops the worker; the next command starts another. Returns False if it is needed, unless `forced`."""
+        """Stop the worker; the next command starts another. Returns False if it is needed, unless `forced`."""
         return await self._worker.sleep(forced)
 
     def kill(self, why: str = "") -> None:
-        """Kill the worker; everything that it has announced is on disk."""
+        """Kill the worker; every event that it has announced is already on disk."""
         self._worker.kill(why)
 
     def enforce_health(self, silence: int, unserved: int) -> None:
@@ -252,7 +250,7 @@ class ServedConversation:
             self._worker.send(codec.encode(result))
 
     def disconnect(self) -> None:
-        """Disconnect from the worker, which keeps running: the next supervisor will find it."""
+        """Disconnect from the worker, which keeps running until the next supervisor finds it."""
         self._worker.disconnect()
 
     def disconnect_all(self) -> None:
@@ -261,7 +259,7 @@ class ServedConversation:
         self.clients.end_all("deleted")
         self.disconnect()
 
-    # What the worker reports (`WorkerOwner`)
+    # Reports of the worker (`WorkerOwner`)
 
     def on_log_grown(self, end: LogEnd) -> None:
         """Read the new events, and let clients read them."""
@@ -278,7 +276,7 @@ class ServedConversation:
             self.on_log_grown(self.log.end)
 
     def on_answer(self, answer: WorkerAnswer) -> None:
-        """Pass an answer on to where its command came from."""
+        """Pass an answer on to the sender of its command."""
         self.used = self._now()
         waiting = self._commands.pop(answer.id)
         if waiting is None:
@@ -289,7 +287,7 @@ class ServedConversation:
         self._on_changed()
 
     def _on_command_succeeded(self, waiting: OpenCommand, answer: WorkerAnswer) -> None:
-        """Remember a command that succeeded, before its client is told: for the next worker, or for the run to come."""
+        """Record a successful command before its client is answered: for the next worker, or for the coming run."""
         if waiting.name in ("prompt", "abort_and_prompt"):
             data = answer.decode_data() or {}
             if data.get("disposition") == "started":
@@ -299,11 +297,10 @@ class ServedConversation:
             self._save_record()
 
     def on_worker_woken(self) -> None:
-        """Count the start of a worker."""
         self._counts.count_and_log("worker_wakes", self.record.id)
 
     def on_worker_ended(self, why: str, crashed: bool) -> None:
-        """Refuse what the worker has not answered."""
+        """Refuse the commands that the worker has not answered."""
         if crashed:
             self._counts.count_and_log("worker_restarts", self.record.id)
         self._commands.refuse_all(why, self.log.end)
@@ -319,6 +316,6 @@ class ServedConversation:
             self._save_record()
 
     def _save_record(self) -> None:
-        """Put the record on disk if there is room; a full disk must not cost the worker its connection."""
+        """Write the record to disk if there is room; a full disk must not cost the worker its connection."""
         with suppress(OSError):
             self.record.save(self._folder)

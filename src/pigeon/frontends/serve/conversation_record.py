@@ -23,13 +23,13 @@ LOG_FOLDER = "events"
 STDERR_FILE = "stderr.log"
 # Prefix of the folder of a conversation that is being removed; no id begins like this.
 REMOVED = ".removed-"
-# What is told to the next worker: the last command of each of these types that was carried out. The name of a session,
-# its model and its thinking level are in its file, or in the worker's state; the rest of `set_*` keeps nothing.
+# Commands that are repeated to the next worker: the last successful one of each of these types. The name of a session,
+# its model and its thinking level are in its file or in the worker's state; the other `set_*` commands keep nothing.
 REMEMBERED = frozenset(name for command, name in NAMES.items() if command.outlives_worker)
 
 
 class ConversationFolders:
-    """The folder of every conversation below one agent's folder, each under the conversation's id."""
+    """The folders of all conversations below one agent's folder, named by their ids."""
 
     def __init__(self, agent_dir: str) -> None:
         self._agent_dir = agent_dir
@@ -38,11 +38,10 @@ class ConversationFolders:
 
     @property
     def count(self) -> int:
-        """How many conversations there are."""
         return len(os.listdir(self._folder))
 
     def open(self) -> None:
-        """Claim the folders for this process, and delete remains; raises `StartupError` if another has them."""
+        """Claim the folders for this process and delete remains; raises `StartupError` if another process has them."""
         place = os.path.dirname(self._folder)
         try:
             lock_log(place)
@@ -75,7 +74,7 @@ class ConversationFolders:
         path = os.path.realpath(session_path)
         for name in os.listdir(self._folder):
             folder = self.path_of(name)
-            # The remains of a removed conversation have no session open, and cannot be reached.
+            # The remains of a removed conversation have no open session and cannot be reached.
             if not has_record(folder):
                 continue
             state = read_state(folder)
@@ -87,7 +86,7 @@ class ConversationFolders:
 
 
 class ConversationRecord(Struct, kw_only=True):
-    """What is kept of a conversation besides its session: its folder, how it began, the settings it was given.
+    """What is kept of a conversation besides its session: its folder, how it began, and its remembered settings.
 
     `trusted` is the folder that a remembered `set_trust` is about.
     """
@@ -100,7 +99,7 @@ class ConversationRecord(Struct, kw_only=True):
     remembered: dict[str, dict[str, Json]] = field(default_factory=dict)
 
     def remember(self, command: Mapping[str, Json], place: WorkerState | None) -> None:
-        """Note a command that was carried out while the conversation was in this folder and session."""
+        """Remember a successful command, with the folder and session of that moment."""
         name = str(command["type"])
         if name == "set_trust":
             self.trusted = "" if place is None else place.cwd
@@ -114,17 +113,14 @@ class ConversationRecord(Struct, kw_only=True):
         )
 
     def save_if_missing(self, folder: str) -> None:
-        """Write the record unless there is one; raises `OSError`."""
         if not has_record(folder):
             self.save(folder)
 
     def save(self, folder: str) -> None:
-        """Write the record; raises `OSError`."""
         replace_file(os.path.join(folder, RECORD_FILE), codec.encode(self), 0o600)
 
 
 def has_record(folder: str) -> bool:
-    """Whether the folder has a record."""
     return os.path.exists(os.path.join(folder, RECORD_FILE))
 
 

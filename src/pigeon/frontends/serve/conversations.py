@@ -1,7 +1,8 @@
-"""All conversations of `pigeon serve`: which there are, how many may be awake, and when one is put to sleep.
+"""All conversations of `pigeon serve`: which exist, how many may be awake, and when each is put to sleep.
 
-A conversation is known by the id of the session that it began as, and has a folder of that name with its record and its
-event log. A session that was made elsewhere, as in the terminal, becomes one when it is asked for.
+A conversation is identified by the id of the session that it began as, and has a folder of that name with its record
+and its event log. A session that was created elsewhere, such as in the terminal, becomes a conversation when a client
+requests it.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from pigeon.wire.errors import PigeonError, Refusal
 CHECK_SECONDS = 1.0
 DRAIN_PAUSE = 0.05
 STOPPING = "The service is shutting down. Try again when it is back"
-# How long runs that are aborted when the service stops may take to end.
+# How long aborted runs may take to end when the service stops.
 ABORT_SECONDS = 5.0
 # Commands that are still accepted while the service stops: those that let runs finish, and those that only read.
 WHILE_STOPPING = READING_NAMES | SILENT_NAMES | {NAMES[Abort], NAMES[AbortBash], NAMES[AbortRetry]}
@@ -46,15 +47,14 @@ MB = 1024 * 1024
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
-class UnknownConversation(Refusal):
-    """There is no conversation with this id."""
+class UnknownConversation(Refusal): ...
 
 
 class ServeLimits(Struct, frozen=True, kw_only=True):
-    """How much may be served at once, and how much one worker may take: `worker_memory` in MB, with all its processes.
+    """How much may be served at once, and how much one worker may use: `worker_memory` in MB, with all its processes.
 
-    A worker that dies is started again `worker_restarts` times within a minute, and one that hangs for
-    `worker_silence` seconds is ended; 0 is for ever. A host tool waits `host_tool_wait` seconds for a client.
+    A worker that dies is restarted `worker_restarts` times within a minute, and one that is silent for `worker_silence`
+    seconds is ended; 0 means never. A host tool waits `host_tool_wait` seconds for a client.
     """
 
     awake: int = 200
@@ -93,13 +93,12 @@ class Conversations:
         self._known: dict[str, ServedConversation] = {}
         self._supervising: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[bool]] = set()
-        # Runs may still come to their end while it is stopping; when it is closing, no worker is started any more.
+        # While it is stopping, runs may still finish; when it is closing, no worker is started any more.
         self._stopping = self._closing = False
         self._wakes = WakeQueue(limits.awake, lambda: self.awake_conversations, now)
 
     @property
     def awake_conversations(self) -> list[ServedConversation]:
-        """The conversations that have a worker."""
         return [one for one in self._known.values() if one.has_worker]
 
     @property
@@ -116,7 +115,7 @@ class Conversations:
             try:
                 found.append(self.find_conversation(name).try_reconnect_worker())
             except Refusal:
-                # Its folder may not be opened any more, or it was deleted: its worker cannot be reached.
+                # Its folder is no longer allowed, or it was deleted: its worker cannot be reached.
                 found.append(self._end_stray_worker(name))
         await asyncio.gather(*found)
         self._supervising = asyncio.ensure_future(self._supervise_workers())
@@ -193,7 +192,7 @@ class Conversations:
         return made
 
     def find_conversation(self, id: str) -> ServedConversation:
-        """The conversation with this id; raises `UnknownConversation`."""
+        """Raises `UnknownConversation`."""
         known = self._known.get(id)
         if known is not None:
             return known
@@ -209,12 +208,12 @@ class Conversations:
             if owner is not None:
                 return self.find_conversation(owner)
             record = ConversationRecord(id=id, cwd=row.cwd, session_file=path)
-        # It need not be there any more: what was said can still be read, and deleted.
+        # The folder need not exist any more: the conversation can still be read, and deleted.
         self.paths.check_place(record.cwd)
         return self._build_conversation(record)
 
     async def wait_until_wakeable(self, one: ServedConversation) -> None:
-        """Wait until it may have a worker, which the caller wakes at once; raises `TooMany`.
+        """Wait until a conversation may have a worker; the caller then wakes it at once. Raises `TooMany`.
 
         If necessary, another conversation is put to sleep for it.
         """
@@ -263,7 +262,7 @@ class Conversations:
         return [row for row in found if self.paths.can_open(row.cwd)]
 
     def owner_of(self, path: str, besides: ServedConversation) -> str | None:
-        """The conversation, besides that one, that has a session file open."""
+        """The id of another conversation that has a session file open, or None."""
         owner = self._folders.find_owner(path)
         return None if owner == besides.record.id else owner
 
@@ -314,7 +313,7 @@ class Conversations:
 
     def _describe_excess(self, use: ProcessUse, base: int) -> str:
         limits = self._limits
-        # A worker has the memory of the parent that it was forked from, which costs nothing.
+        # A worker shares the memory of the parent that it was forked from, so that part is not counted.
         if limits.worker_memory and use.memory - base > limits.worker_memory * MB:
             return f"it and its commands used more than {limits.worker_memory} MB of memory (--worker-memory)"
         if limits.worker_processes and use.processes > limits.worker_processes:
@@ -323,6 +322,6 @@ class Conversations:
 
 
 def _search_text_of(row: SessionRow) -> str:
-    """The text of a session that a search compares with its query."""
+    """The text of a session that a search query is compared with."""
     words = (row.id, row.cwd, value_or_default(row.name, ""), value_or_default(row.first_message, ""))
     return "\n".join(words).casefold()

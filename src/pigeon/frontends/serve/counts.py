@@ -1,4 +1,4 @@
-"""What `pigeon serve` counts, and the text in which Prometheus reads it."""
+"""The counters of `pigeon serve`, and their text form for Prometheus."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TOTALS: dict[CountName, str] = {
 
 
 class ServeCounts:
-    """Counters since the start. `refused` is by reason, `answered` by method, route and status.
+    """Counters since the start: `refused` by reason, `answered` by method, route and status.
 
     `write_log` is called with everything that `count_and_log` counts.
     """
@@ -38,7 +38,7 @@ class ServeCounts:
         self.totals[name] += number
 
     def count_and_log(self, name: CountName, session: str) -> None:
-        """Count one, and report it to the log with its conversation."""
+        """Increment a counter, and log the event with its conversation."""
         self.count(name)
         self._write_log(name, session)
 
@@ -46,12 +46,11 @@ class ServeCounts:
         self.refused[reason] += 1
 
     def count_answer(self, method: str, route: str, status: int) -> None:
-        """Count a request that was answered."""
         self.answered[method, route, status] += 1
 
 
 class Gauge(Struct, frozen=True):
-    """A figure as it is now, by the values of one label."""
+    """A current value, by the values of one label."""
 
     name: str
     help: str
@@ -60,7 +59,7 @@ class Gauge(Struct, frozen=True):
 
 
 def prometheus_text_of(counts: ServeCounts, gauges: Sequence[Gauge]) -> str:
-    """All figures as Prometheus reads them."""
+    """All counters and gauges in the text format of Prometheus."""
     lines: list[str] = []
     for name, help in TOTALS.items():
         lines += _head(f"pigeon_{name}_total", help, "counter")

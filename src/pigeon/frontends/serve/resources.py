@@ -1,7 +1,7 @@
 """The memory and the number of processes that a process and its descendants use, from `/proc`.
 
-Workers are watched with it (`conversations.py`), and `/metrics` shows it. Commands stay below their worker in the tree
-of processes, also those that go into the background: their reaper takes them in (`system/process/helper_main.py`).
+Used to enforce the limits of workers (`conversations.py`) and for `/metrics`. Even background commands stay below their
+worker in the process tree, because their reaper adopts them (`system/process/helper_main.py`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def uses_of(pids: Sequence[int]) -> dict[int, ProcessUse]:
 
 
 def private_memory(pid: int) -> int:
-    """The bytes of memory that a process has for itself, files not counted; 0 if it has ended."""
+    """The unshared memory of a process in bytes, without files; 0 if it has ended."""
     try:
         with open(f"/proc/{pid}/statm", "rb") as file:
             _, resident, shared, *_ = file.read().split()
@@ -45,7 +45,7 @@ def private_memory(pid: int) -> int:
 
 
 def proportional_memory(pids: Iterable[int]) -> float:
-    """The bytes of memory of processes, where what they share with others counts in part; ended ones count nothing."""
+    """The memory of processes in bytes, counting shared memory in proportion; ended processes count as 0."""
     return float(sum(map(_read_proportional_memory, pids)))
 
 
@@ -71,7 +71,7 @@ def _use_of(pid: int, children: dict[int, list[int]]) -> ProcessUse:
 def _parent_of(pid: int) -> int | None:
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
-            # The name of the program stands in parentheses, and may contain some.
+            # The name of the program is in parentheses, and may contain parentheses itself.
             return int(file.read().rpartition(b")")[2].split()[1])
     except (OSError, ValueError, IndexError):
         return None

@@ -7,8 +7,8 @@
     awake      send it                  ask it to sleep        open commands are refused; started again if it is needed
     stopping   wait, then start it      -                      asleep
 
-A worker that is asked to sleep may say that it is needed, and is awake again. What it knows beyond its session file is
-in its state file (`worker_state.py`), and what a client has told it is told to the next one (`REMEMBERED`).
+A worker that is asked to sleep may reply that it is needed, and stays awake. Its state beyond the session file is in
+its state file (`worker_state.py`), and the settings that clients sent are repeated to the next worker (`REMEMBERED`).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from pigeon.transport.event_log import LogEnd
 from pigeon.wire.errors import PigeonError, StartupError
 
 START_SECONDS = 60.0
-# How long a worker may take to say whether it is needed.
+# How long a worker may take to reply whether it is needed.
 SLEEP_SECONDS = 5.0
 ENDED = (
     "The agent ended before it answered: {}. Its session is intact. Its events show what it had started, and "
@@ -55,7 +55,7 @@ ConversationState = Literal["asleep", "starting", "awake", "stopping"]
 
 
 class WorkerOwner(Protocol):
-    """What a worker asks and reports; the conversation implements it."""
+    """The interface through which a worker queries and informs its conversation."""
 
     @property
     def is_idle(self) -> bool:
@@ -63,16 +63,14 @@ class WorkerOwner(Protocol):
 
     @property
     def needs_worker(self) -> bool:
-        """Whether a worker that has died is to be replaced at once."""
+        """True if a worker that has died is to be replaced at once."""
 
     def on_log_grown(self, end: LogEnd) -> None:
-        """Called when there are new events in the log, up to `end`."""
+        """Called when the log has new events, up to `end`."""
 
-    def on_answer(self, answer: WorkerAnswer) -> None:
-        """Called with the worker's answer to a command."""
+    def on_answer(self, answer: WorkerAnswer) -> None: ...
 
-    def on_worker_woken(self) -> None:
-        """Called when a worker was started."""
+    def on_worker_woken(self) -> None: ...
 
     def on_worker_ended(self, why: str, crashed: bool) -> None:
         """Called when the worker will not answer its open commands any more."""
@@ -100,15 +98,16 @@ class WorkerLauncher:
 
     @property
     def has_earlier_state(self) -> bool:
-        """Whether an earlier worker has left its state."""
+        """True if an earlier worker has left its state."""
         return read_state(self._folder) is not None
 
     async def fork(self, last_ending: str, with_model: bool) -> ForkedProcess:
-        """Start a process, which learns how the one before has ended; raises `OSError` or `StartupError`.
+        """Start a process and pass it how the previous one ended; raises `OSError` or `StartupError`.
 
         Without its model, the settings decide which one the agent uses.
         """
-        # Before the worker writes anything there: a folder without a record is what is left of a removed one.
+        # Before the worker writes anything there: a folder without a record counts as the remains of a removed
+        # conversation.
         self._record.save_if_missing(self._folder)
         stderr = open_stderr(os.path.join(self._folder, STDERR_FILE))
         try:
@@ -135,11 +134,11 @@ class WorkerLauncher:
         self._workers.forget(process)
 
     async def wait_for_exit_code(self, process: ForkedProcess) -> int | None:
-        """The exit code of a process that has ended; None if it is unknown."""
+        """The exit code of a process that has ended, or None if it is unknown."""
         return await self._workers.wait_for_exit_code(process)
 
     async def describe_failure(self, error: Exception, process: ForkedProcess | None) -> str:
-        """Why a start failed: in the worker's last words, if it had any."""
+        """Why a start failed, in the worker's last words if there are any."""
         if isinstance(error, TimeoutError):
             return f"it was not ready within {START_SECONDS:g} seconds"
         if process is None:
@@ -173,7 +172,7 @@ class WorkerLauncher:
 
 
 class ServedWorker:
-    """The worker of one conversation through all its processes; `state` is explained at the top of this module."""
+    """The worker of one conversation through all its processes; the module header explains `state`."""
 
     def __init__(self, owner: WorkerOwner, launcher: WorkerLauncher, log: FollowedLog, starts: WorkerStarts) -> None:
         self._owner = owner
@@ -183,7 +182,7 @@ class ServedWorker:
         self.state: ConversationState = "asleep"
         self._connection: WorkerConnection | None = None
         self._process: ForkedProcess | None = None
-        # Only one at a time starts, stops or replaces the process.
+        # Held while the process is started, stopped or replaced.
         self._changing = asyncio.Lock()
         self._waking: asyncio.Future[None] | None = None
         self._ready: asyncio.Future[None] | None = None
@@ -194,22 +193,20 @@ class ServedWorker:
 
     @property
     def is_present(self) -> bool:
-        """Whether there is a worker, or one is being started."""
+        """True if there is a worker, or one is being started."""
         return self.state != "asleep" or (self._waking is not None and not self._waking.done())
 
     @property
     def is_connected(self) -> bool:
-        """Whether there is a connection, so that `send` reaches the worker."""
         return self._connection is not None
 
     @property
     def is_awaited(self) -> bool:
-        """Whether a caller waits for the worker, which means that it has a command for it."""
+        """True if a caller waits for the worker, which means that it has a command for it."""
         return self._callers > 0
 
     @property
     def pid(self) -> int | None:
-        """The id of the process, or None while there is none."""
         return None if self._process is None else self._process.pid
 
     @property
@@ -232,11 +229,11 @@ class ServedWorker:
                 await asyncio.shield(self._waking)
         finally:
             self._callers -= 1
-            # Not before the caller has sent its command: until then it would look idle.
+            # Deferred until the caller has sent its command: before that the worker would look idle.
             asyncio.get_running_loop().call_soon(self._owner.on_worker_changed)
 
     async def adopt_running_process(self) -> bool:
-        """Connect to the process that an earlier supervisor has left; false if there is none."""
+        """Connect to the process that an earlier supervisor has left; returns False if there is none."""
         async with self._changing:
             self.state = "starting"
             try:
@@ -256,7 +253,7 @@ class ServedWorker:
             return True
 
     async def sleep(self, forced: bool) -> bool:
-        """Stop the worker; the next command wakes another. False if it is needed, unless it is `forced` to end."""
+        """Stop the worker; the next command wakes another. Returns False if it is needed, unless `forced`."""
         async with self._changing:
             if self.state != "awake":
                 return True
@@ -275,7 +272,7 @@ class ServedWorker:
             return True
 
     async def _obtain_consent(self, forced: bool) -> bool:
-        """Ask the worker to end, and return whether it agrees; if it does not answer, it stays unless `forced`."""
+        """Ask the worker to end; returns whether it agrees. If it does not answer, it stays unless `forced`."""
         assert self._connection is not None
         self._consent = asyncio.get_running_loop().create_future()
         try:
@@ -291,13 +288,13 @@ class ServedWorker:
             self._consent = None
 
     def kill(self, why: str) -> None:
-        """Kill the process; everything that it has announced is on disk."""
+        """Kill the process; every event that it has announced is already on disk."""
         if self._process is not None:
             self._kill_reason = why
             self._process.send_signal(signal.SIGKILL)
 
     def kill_if_silent(self, most: int) -> None:
-        """Called once a second: kill a worker that was silent for more than `most` calls in a row; 0 allows it."""
+        """Called once a second: kill a worker that was silent for more than `most` calls in a row; 0 means no limit."""
         if self._connection is not None and self._connection.increment_silence() > most > 0:
             self.kill(HANGS.format(most))
 
@@ -322,7 +319,7 @@ class ServedWorker:
                 except StartupError:
                     if not self._launcher.has_earlier_state:
                         raise
-                    # The model may be gone: then the settings decide.
+                    # The model may no longer exist: then the settings decide.
                     await self._start(with_model=False)
             except BaseException:
                 self.state = "asleep"
@@ -358,14 +355,14 @@ class ServedWorker:
         connection = WorkerConnection(
             self._on_logged, self._owner.on_answer, self._on_needed, lambda: self._on_connection_lost(connection)
         )
-        # It may be lost again before `connect` returns.
+        # The connection may be lost again before `connect` returns.
         self._connection = connection
         await self._launcher.connect(connection)
         await self._ready
 
     def _on_logged(self, notice: Logged) -> None:
         if self._ready is not None and not self._ready.done():
-            # The first notice of a worker: events up to this end were in the log before.
+            # A worker's first notice: events up to this end were already in the log.
             try:
                 self._log.follow_from(notice.end, notice.heard)
                 self._process = self._process or ForkedProcess(notice.pid)
@@ -417,7 +414,6 @@ class ServedWorker:
                 await asyncio.sleep(RESTART_PAUSE if self._starts.has_failed_often else AGAIN_SECONDS)
 
     async def _end_process(self) -> None:
-        """End the process, by force if necessary, and close everything that belongs to it."""
         self._close_connection()
         self._log.close()
         process, self._process = self._process, None

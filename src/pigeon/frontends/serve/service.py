@@ -17,8 +17,8 @@ from pigeon.transport import exit_codes
 
 
 class NetworkService:
-    """Serves until a signal: then starts nothing more, gives runs some time to finish, and aborts those that are left.
-    A second signal ends everything at once. `pigeon serve --link` finds the server's address in `folder`."""
+    """Serves until a signal: then it starts nothing more, gives runs some time to finish, and aborts the rest. A second
+    signal ends everything at once. `pigeon serve --link` finds the server's address in `folder`."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
-"""The log of `pigeon serve`: JSON lines on stderr that say what happened, and never what was said.
+"""The log of `pigeon serve`: JSON lines on stderr about what happened, never about the contents of conversations.
 
-A thread writes them, so that a stderr that is not read holds nothing up; lines that find no room are counted and left
-out. What libraries log is reduced to its fixed words: their arguments may hold addresses with secrets in them.
+A thread writes them, so that an unread stderr delays nothing; lines for which there is no room are counted and dropped.
+Log messages of libraries are reduced to their fixed words, because their arguments may contain addresses with secrets.
 """
 
 from __future__ import annotations
@@ -37,18 +37,15 @@ class ServiceLog:
         self._thread.start()
 
     def debug(self, event: str, **fields: Json) -> None:
-        """Log something that only helps to find a fault."""
         self._queue_line("debug", event, fields)
 
     def info(self, event: str, **fields: Json) -> None:
         self._queue_line("info", event, fields)
 
     def warning(self, event: str, **fields: Json) -> None:
-        """Log a refusal, or a failure that was handled."""
         self._queue_line("warning", event, fields)
 
     def error(self, event: str, **fields: Json) -> None:
-        """Log a failure that was not handled."""
         self._queue_line("error", event, fields)
 
     def close(self, seconds: float = 1.0) -> None:

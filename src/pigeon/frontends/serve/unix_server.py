@@ -34,7 +34,7 @@ NOTHING_ASKED = 'attach needs "session", the id of a conversation, or "cwd", the
 
 
 class AttachRequest(Record, kw_only=True):
-    """The first line of a client: a conversation, from the event after `after` on, or a folder for a new one."""
+    """The first line of a client: a conversation with the last event it has (`after`), or a folder for a new one."""
 
     type: Literal["attach"]
     id: Json | Absent = ABSENT
@@ -45,7 +45,7 @@ class AttachRequest(Record, kw_only=True):
 
 
 class UnixServer:
-    """Listens at a path, which only our user may open."""
+    """Listens at a path that only our user may open."""
 
     def __init__(self, path: str, conversations: Conversations) -> None:
         self._path = path
@@ -77,7 +77,7 @@ class UnixServer:
             if user_of(writer.get_extra_info("socket")) in (None, os.geteuid()):
                 await self._serve(_LineStream(reader, writer))
         except asyncio.CancelledError:
-            # The end of the service, which waits for this task; streams of asyncio would report it as an error.
+            # The service is ending and waits for this task; streams of asyncio would report it as an error.
             pass
         except (OSError, TimeoutError):
             pass
@@ -124,7 +124,7 @@ class UnixServer:
             await client.open()
         except (PigeonError, OSError):
             if isinstance(request.session, Absent):
-                # Nothing was said in it, and it would stay in the list for ever.
+                # An empty conversation would stay in the list for ever.
                 await self._conversations.forget_conversation(conversation.record.id)
             raise
         return client
@@ -185,10 +185,10 @@ async def _send_events(stream: _LineStream, client: ClientSession) -> None:
     async for lines in client.lines():
         await stream.send(lines)
     if client.end_reason == "deleted":
-        # Otherwise the client would reconnect, and bring the session back.
+        # Otherwise the client would reconnect and restore the session.
         await stream.send([codec.encode(failure_response("attach", DELETED))])
 
 
 def _error_code_of(error: Exception) -> str | Absent:
-    """The error code, by which a client decides whether to try again."""
+    """The error code, which tells a client whether to try again."""
     return "overloaded" if isinstance(error, TooMany) else ABSENT

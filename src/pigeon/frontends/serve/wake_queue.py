@@ -12,26 +12,25 @@ from msgspec import Struct
 from pigeon.frontends.serve.conversation import ServedConversation
 from pigeon.wire.errors import Refusal
 
-# How long a conversation may have to wait before it is woken, and how many may.
+# How long a conversation may wait to be woken, and how many may wait.
 WAKE_SECONDS = 3.0
 MOST_WAITING = 100
 ASLEEP_AT_ONCE = 8
-# How long a conversation whose worker has said that it is needed is left alone.
+# How long a conversation is left alone after its worker has replied that it is needed.
 NEEDED_SECONDS = 1.0
 BUSY = "All conversations that may be awake are busy (--max-awake {}). Try again later"
 CROWDED = "Too many conversations were to be woken at once (--max-awake {}). Try again later"
 
 
 class TooMany(Refusal):
-    """The limit of awake conversations is reached and none can sleep, or the limit of kept conversations is."""
+    """The limit of awake conversations is reached and none can sleep, or the limit of kept conversations is reached."""
 
 
-class Stopping(TooMany):
-    """The service is about to stop."""
+class Stopping(TooMany): ...
 
 
 class WakeRequest(Struct, frozen=True, eq=False):
-    """A conversation that waits to be woken, and until when."""
+    """A conversation that waits to be woken, with its deadline."""
 
     one: ServedConversation
     until: float
@@ -39,10 +38,10 @@ class WakeRequest(Struct, frozen=True, eq=False):
 
 
 class WakeQueue:
-    """Lets at most `most` conversations be awake; those that have to wait are woken in the order in which they came.
+    """Lets at most `most` conversations be awake; waiting ones are woken in the order of their requests.
 
-    For these, idle conversations are put to sleep, beginning with the one that has been idle longest. They are refused
-    when all that are awake are busy, and after some seconds.
+    To make room, idle conversations are put to sleep, starting with the one that has been idle longest. Requests are
+    refused when all awake conversations are busy, and after some seconds.
     """
 
     def __init__(self, most: int, awake: Callable[[], list[ServedConversation]], now: Callable[[], float]) -> None:
@@ -50,13 +49,13 @@ class WakeQueue:
         self._awake = awake
         self._now = now
         self._waiting: deque[WakeRequest] = deque()
-        # Those that were admitted and have not begun to wake, and those that are being put to sleep.
+        # Conversations that were admitted and have not begun to wake, and those that are being put to sleep.
         self._admitted: set[ServedConversation] = set()
         self._leaving: dict[ServedConversation, asyncio.Task[None]] = {}
         self._needed: dict[ServedConversation, float] = {}
 
     async def wait_for_admission(self, one: ServedConversation) -> None:
-        """Return when it may be woken, which the caller does at once; raises `TooMany`."""
+        """Return when the conversation may be woken; the caller then does so at once. Raises `TooMany`."""
         if not self._waiting and self._has_room():
             return
         if len(self._waiting) >= MOST_WAITING:
@@ -71,11 +70,11 @@ class WakeQueue:
             with suppress(ValueError):
                 self._waiting.remove(request)
             self._admitted.discard(one)
-            # The caller may have gone meanwhile, or may not wake it after all.
+            # The caller may be gone by then, or may not wake the conversation after all.
             loop.call_soon(self.process_requests)
 
     def process_requests(self) -> None:
-        """Admit those for whom there is room, make room for others, and refuse those that would wait in vain.
+        """Admit requests while there is room, make room for others, and refuse those that would wait in vain.
 
         Called when a conversation may have become busy, idle or asleep, and once a second.
         """
@@ -92,7 +91,6 @@ class WakeQueue:
             _resolve_request(self._waiting.popleft(), TooMany(CROWDED.format(self._most)))
 
     def refuse_all(self, kind: type[TooMany], why: str) -> None:
-        """Refuse every conversation that waits to be woken."""
         while self._waiting:
             _resolve_request(self._waiting.popleft(), kind(why))
 
@@ -115,7 +113,7 @@ class WakeQueue:
 
     async def _put_to_sleep(self, one: ServedConversation) -> None:
         try:
-            # One that is still idle has work that only its worker knows.
+            # A conversation that is still idle then has work that only its worker knows about.
             if not await one.try_sleep() and one.is_idle:
                 self._needed[one] = self._now() + NEEDED_SECONDS
         finally:
@@ -124,12 +122,12 @@ class WakeQueue:
 
 
 def is_staying_awake(one: ServedConversation) -> bool:
-    """Whether it has a worker, or will have, that is not being stopped."""
+    """True if it has a worker, or is about to, that is not being stopped."""
     return one.has_worker and one.state != "stopping"
 
 
 def _is_busy(one: ServedConversation) -> bool:
-    """Whether there is a run or a question, which may take long to end."""
+    """True if there is a run or a question, which may take long to end."""
     return one.is_running or one.work.is_busy
 
 

@@ -1,8 +1,8 @@
 """The warm parent of `pigeon serve`: a process that has imported all that an agent needs, and forks workers.
 
-`worker_process.py` starts it as `python -P -m pigeon.frontends.serve.warm_parent DESCRIPTOR`; what is said over that
-socket is in `system/process/messages.py`. A worker is a new agent without the cost of a start, and shares the memory of
-everything imported. Nothing of a user is in the parent: folder, variables and options come with each request.
+`worker_process.py` starts it as `python -P -m pigeon.frontends.serve.warm_parent DESCRIPTOR`; the messages on that
+socket are in `system/process/messages.py`. A worker is a new agent without the cost of a start, and shares the memory
+of everything imported. The parent contains nothing of a user: folder, variables and options come with each request.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def main() -> None:
     hide_from_other_processes()
     import_all()
     with suppress(OSError):
-        # Loaded by each worker for itself, they would be most of a megabyte.
+        # If each worker loaded them, they would take most of a megabyte each.
         own_certificates()
     warm = os.environ.get(WARM_UP) != "off"
     if warm:
@@ -46,7 +46,7 @@ def main() -> None:
 
 
 def _run_forked_worker(data: bytes, descriptors: list[int]) -> int:
-    """Be a worker: with descriptors, variables and a folder of its own."""
+    """Run as a worker, with its descriptors, variables and folder."""
     request = decode_request(data)
     listener, stderr = descriptors
     redirect_streams(stderr)

@@ -1,8 +1,8 @@
 """What the warm parent (`warm_parent.py`) does before it forks, so that its workers start quickly and share memory.
 
-It imports everything that an agent may need and plays conversations the way a worker does: what is compiled, cached and
-specialized by that is there when a worker needs it, and stays shared. With `PIGEON_SERVE_WARM_UP=off` everything works
-the same, only slower at first.
+It imports everything that an agent may need and plays conversations the way a worker does: code that this compiles,
+caches and specializes is ready when a worker needs it, and stays shared. With `PIGEON_SERVE_WARM_UP=off` everything
+works the same, only slower at first.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from pigeon.wire.base import Json
 from pigeon.wire.open_work import is_settled
 
 PROMPT = "list the files"
-# The models that are played: one that needs no server, and one for each API that most providers speak.
+# The models that are played: one that needs no server, and one for each of the two APIs that most providers speak.
 PLAYED = (DEMO.name, "warm-chat/chat", "warm-messages/messages")
 PLAY_SECONDS = 10.0
 # Rounds and prompts: after a few runs the interpreter has specialized the code, and changes fewer pages.
@@ -62,8 +62,8 @@ def warm_up(folder: str, path: str) -> None:
 
 
 def collect_garbage() -> None:
-    """Leave no garbage behind all that; the last call before `gc.freeze` and the first fork."""
-    # A worker keeps the collector from what it has when it starts; here it was only played.
+    """Remove the garbage that warming has left; the last call before `gc.freeze` and the first fork."""
+    # A worker excludes its start from garbage collection; here the start was only played.
     gc.unfreeze()
     gc.collect()
     with suppress(AttributeError, OSError):
@@ -72,7 +72,8 @@ def collect_garbage() -> None:
 
 
 def _play_all(folder: str, path: str, prompts: int) -> None:
-    """Have each model use a tool. What cannot be played here, as without a loopback, only costs memory later."""
+    """Have each model use a tool. If something cannot be played here, as without a loopback interface, it only costs
+    memory later."""
     for model in PLAYED:
         loop = SteadyLoop()
         try:
@@ -84,7 +85,7 @@ def _play_all(folder: str, path: str, prompts: int) -> None:
 
 
 async def play_conversation(model: str, folder: str, path: str, prompts: int) -> None:
-    """One conversation with so many prompts, in a folder that is empty."""
+    """Play one conversation with so many prompts in an empty folder."""
     models = await asyncio.start_server(_answer_model_request, "127.0.0.1", 0)
     port = models.sockets[0].getsockname()[1]
     put_file(os.path.join(folder, "models.json"), codec.encode(_models_file(f"http://127.0.0.1:{port}")), 0o600)
@@ -120,7 +121,7 @@ async def _send_prompts(address: str, log_folder: str, prompts: int) -> None:
     reader, writer = await asyncio.open_unix_connection(address)
     for number in range(prompts):
         writer.write(b'{"type":"get_state"}\n' + codec.encode({"type": "prompt", "message": PROMPT}) + b"\n")
-        # Each line says that the log has grown, or is an answer.
+        # Each line reports that the log has grown, or is an answer.
         while await reader.readline():
             lines = lines_since(log_folder, lambda line: True, _ENDLESS)
             if sum(is_settled(line) for _, line in lines) > number:
@@ -135,7 +136,7 @@ def _models_file(address: str) -> dict[str, Json]:
 
 
 async def _answer_model_request(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Be a model server that wants a tool first and then has an answer."""
+    """Act as a model server that first calls a tool and then answers."""
     with suppress(asyncio.IncompleteReadError, ConnectionError, ValueError):
         while True:
             head = (await reader.readuntil(b"\r\n\r\n")).lower()
@@ -146,7 +147,7 @@ async def _answer_model_request(reader: asyncio.StreamReader, writer: asyncio.St
             for event in (*events, None):
                 data = b"data: %s\n\n" % (b"[DONE]" if event is None else codec.encode(event))
                 writer.write(b"%x\r\n%s\r\n" % (len(data), data))
-                # Each piece comes by itself, as from a real one.
+                # Each piece arrives separately, as from a real server.
                 await asyncio.sleep(0)
             writer.write(b"0\r\n\r\n")
     writer.close()

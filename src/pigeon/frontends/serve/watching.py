@@ -1,7 +1,7 @@
 """How the supervisor follows the event log of a conversation, and sends each client the events that it lacks.
 
-Events are read from the log on disk, for each client from where it is, and an answer is sent behind the events that
-came before it. So a client that reads slowly delays nothing, and costs no memory except for its unread answers.
+Each client's events are read from the log on disk at that client's position, and an answer is sent after the events
+that came before it. So a client that reads slowly delays nothing, and costs no memory except for its unread answers.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ MOST_UNREAD = 64 * 1024 * 1024
 # Why a client is disconnected: it does not read its answers, its token was revoked, the conversation is gone.
 WatchEnd = Literal["too slow", "revoked", "deleted"]
 MOST_RUNS = 64
-# Output of a client's `bash` carries the id of that command, which in the log is the supervisor's own.
+# Output of a client's `bash` carries the id of that command, which in the log is the supervisor's own id.
 MOST_BASH_IDS = 100
-# How long extensions may think about a prompt before its run is announced.
+# How long extensions may process a prompt before its run is announced.
 ACCEPTED_SECONDS = 60.0
-# When to try again what could not be done now.
+# When to retry what could not be done now.
 AGAIN_SECONDS = 1.0
 UNSERVED = "No client that could run this tool was connected for {} seconds"
 
@@ -50,7 +50,7 @@ class FollowedLog:
         self._counts = counts
         self._on_plan_written = on_plan_written
         self._now = now
-        # When open questions were asked; unknown for those from before this supervisor.
+        # When open questions were asked; None for those from before this supervisor.
         self._asked: dict[str, float | None] = {}
         self._reader: LogReader | None = None
         self._last: int | None = None
@@ -64,32 +64,31 @@ class FollowedLog:
 
     @property
     def question_ages(self) -> dict[str, float]:
-        """How many seconds each open question has been waiting, where that is known."""
         return {id: self._now() - at for id, at in self._asked.items() if at is not None}
 
     @property
     def is_running(self) -> bool:
-        """Whether an accepted prompt has not ended yet."""
+        """True from an accepted prompt until its run has ended."""
         return self.work.running or self._is_expecting_run
 
     @property
     def is_busy(self) -> bool:
-        """Whether there is a run or a question that a stop would cut off."""
+        """True if a stop would cut off a run or a question."""
         return self.work.is_busy or self._is_expecting_run
 
     @property
     def _is_expecting_run(self) -> bool:
-        """Whether an accepted prompt still waits for its run. A prompt that was sent again may be an old one."""
+        """True while an accepted prompt waits for its run. A prompt that was sent again may belong to an old run."""
         return self._expected_at is not None and self._now() - self._expected_at < ACCEPTED_SECONDS
 
     def expect_run(self, run_id: str) -> None:
-        """Note that a prompt was accepted, whose run may have been announced already."""
+        """Expect the run of an accepted prompt, unless it was announced already."""
         # Only recent runs are known.
         if run_id not in self._runs:
             self._expected_at = self._now()
 
     def follow_from(self, end: LogEnd, heard: int | None) -> None:
-        """Start after what is already in the log up to `end`, where a worker begins; raises `OSError`.
+        """Start at `end`, where a worker begins, after what is already in the log; raises `OSError`.
 
         Events after the number `heard`, or after the last one that was read here, are counted.
         """
@@ -104,7 +103,7 @@ class FollowedLog:
         self._reader = LogReader(self.folder, known[-1][0] if known else end.segment - 1, end)
 
     def read_and_detect_run_change(self, end: LogEnd) -> bool:
-        """Reads the new events; returns True if a run has begun or ended. After `OSError` it can be called again."""
+        """Read the new events; returns True if a run has begun or ended. After `OSError` it can be called again."""
         self.end = end
         assert self._reader is not None
         changed = False
@@ -120,14 +119,14 @@ class FollowedLog:
         return changed
 
     def close(self) -> None:
-        """Close the log file; what was read of it stays known."""
+        """Close the log file; what was read from it stays available."""
         reader, self._reader = self._reader, None
         if reader is not None:
             self._last = reader.number
             reader.close()
 
     def _count_missed(self, before: int | None, end: LogEnd) -> None:
-        """Count the events after this number, and the runs that ended in them."""
+        """Count the events after this number, and the runs that ended among them."""
         if before is None:
             return
         reader = LogReader(self.folder, before, end)
@@ -158,7 +157,7 @@ class FollowedLog:
 
 
 class Watcher:
-    """A client; `after` is the number of the last event that it has, None for one that wants only what is new."""
+    """A client; `after` is the number of the last event that it has, or None if it wants only new ones."""
 
     def __init__(
         self,
@@ -167,7 +166,7 @@ class Watcher:
         after: int | None,
         wants: Callable[[bytes], bool] = lambda line: True,
     ) -> None:
-        """`wants` says whether the client is sent an event."""
+        """`wants` returns whether the client is sent an event."""
         self.scope = scope
         self._conversation = conversation
         self._after = after
@@ -182,14 +181,14 @@ class Watcher:
         self.ended: WatchEnd | None = None
 
     def resolve_start(self) -> int:
-        """Return the event after which it begins. A client that named none is sent the open questions, too."""
+        """Return the event after which it begins. A client that named none is also sent the open questions."""
         if self._after is None:
             self._after = self._conversation.log.number
             self._asked_before = list(self._conversation.work.questions.values())
         return self._after
 
     def note_bash_start(self, id: str, asked_as: Json | Absent) -> None:
-        """Show what this command of the client prints under the id that the client gave it, if it gave one."""
+        """Show the output of this command under the id that the client gave it, if it gave one."""
         self._bash_ids[id] = asked_as
         if len(self._bash_ids) > MOST_BASH_IDS:
             del self._bash_ids[next(iter(self._bash_ids))]
@@ -220,7 +219,6 @@ class Watcher:
         self._changed.set()
 
     def notify_log_grown(self) -> None:
-        """Let it read what the log has grown by."""
         self._changed.set()
 
     async def lines(self) -> AsyncIterator[list[bytes]]:
@@ -272,7 +270,7 @@ class Watcher:
 
 
 class UnservedCalls:
-    """Host tool calls while no client can answer them; one that reconnects in time finds them still open."""
+    """Host tool calls while no client can answer them; a client that reconnects in time finds them still open."""
 
     def __init__(self) -> None:
         self._checks: dict[str, int] = {}
@@ -287,7 +285,7 @@ class UnservedCalls:
 
 
 class ConversationClients:
-    """The clients of one conversation; runs that a client started continue without it."""
+    """The clients of one conversation; the runs that a client started continue without it."""
 
     def __init__(self) -> None:
         self._watchers: set[Watcher] = set()
@@ -295,7 +293,6 @@ class ConversationClients:
 
     @property
     def count(self) -> int:
-        """The number of connected clients."""
         return len(self._watchers)
 
     def attach(self, watcher: Watcher) -> None:
@@ -305,12 +302,10 @@ class ConversationClients:
         self._watchers.discard(watcher)
 
     def notify_log_grown(self) -> None:
-        """Let every client read the new events."""
         for watcher in self._watchers:
             watcher.notify_log_grown()
 
     def end_all(self, why: WatchEnd) -> None:
-        """Send no client anything more."""
         for watcher in self._watchers:
             watcher.end(why)
 

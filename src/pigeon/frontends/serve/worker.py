@@ -1,6 +1,6 @@
 """A worker: the agent of one conversation, in a process that `frontends/serve/warm_parent.py` has forked.
 
-It is the server of `--mode rpc` with another channel (`rpc/worker_link.py`), in the one form that all clients of a
+It is the server of `--mode rpc` over another channel (`rpc/worker_link.py`), in the one form that all clients of a
 conversation share: `pi-latest` with numbered events and all features.
 """
 
@@ -47,8 +47,8 @@ DIED = "The agent died during the run: {}"
 class WorkerRequest(Struct, frozen=True, kw_only=True):
     """A request for a worker: the agent, its environment, the folder of its event log and its state file.
 
-    `commands` are repeated because the previous process had carried them out, `state` is what that process has left,
-    and `died` says how it ended, if it was not stopped on purpose.
+    `commands` repeat settings that the previous process had, `state` is the state that it left, and `died` tells how it
+    ended if it was not stopped on purpose.
     """
 
     options: AgentOptions
@@ -62,14 +62,14 @@ class WorkerRequest(Struct, frozen=True, kw_only=True):
 
 
 def encode_request(request: WorkerRequest) -> bytes:
-    """A request as bytes, with the options that are not the usual ones; all of them are plain values."""
+    """A request as bytes, with only the options that differ from their defaults; all of them are plain values."""
     usual = AgentOptions()
     options = {name: value for name, value in asdict(request.options).items() if value != getattr(usual, name)}
     return codec.encode({**asdict(request), "options": options})
 
 
 def decode_request(data: bytes) -> WorkerRequest:
-    """The request of these bytes. Unpickling would cost each worker half a megabyte."""
+    """The request in these bytes. Unpickling would cost each worker half a megabyte."""
     members: dict[str, Any] = codec.decode(data)
     given = members["options"].items()
     options: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in given}
@@ -81,7 +81,7 @@ def decode_request(data: bytes) -> WorkerRequest:
 
 
 def run_worker(request: WorkerRequest, environment: Environment, redactor: Redactor, listener: socket) -> int:
-    """Serve until a signal, or until no supervisor has come back for a long time; returns the exit code."""
+    """Serve until a signal, or until no supervisor has returned for a long time; returns the exit code."""
     return SteadyLoop().run_until_complete(_lock_and_serve(request, environment, redactor, listener))
 
 
@@ -97,7 +97,7 @@ async def _lock_and_serve(
 
 
 async def serve_worker(request: WorkerRequest, environment: Environment, redactor: Redactor, listener: socket) -> int:
-    """Serve as `run_worker` does, in the running event loop and without making sure that it is the only process."""
+    """Like `run_worker`, but in the running event loop and without ensuring that it is the only process."""
     options = replace(request.options.for_dialect(PiLatest), several_clients=True)
     agent = await build(options, environment, redactor)
     for problem in agent.problems:
@@ -132,7 +132,6 @@ async def serve_worker(request: WorkerRequest, environment: Environment, redacto
 
 
 async def _restore_state(request: WorkerRequest, host: Host, state: StateFile) -> None:
-    """Restore the state of the previous process; raises `StartupError`."""
     for command in request.commands:
         try:
             await host.run_command(command)
@@ -146,7 +145,7 @@ async def _restore_state(request: WorkerRequest, host: Host, state: StateFile) -
 
 
 def end_events_of(left: OpenWork, died: str, started: str) -> Iterator[Outbound]:
-    """The events that end everything which the previous process has left open; `started` is its last run.
+    """The events that end everything which the previous process left open; `started` is its last run.
 
     The log shows whether that run has begun and ended. If it is not in the log, only its prompt was accepted.
     """

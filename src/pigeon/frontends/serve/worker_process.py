@@ -21,7 +21,7 @@ from pigeon.wire.errors import StartupError
 STOP_SECONDS = 5.0
 # `off` starts the server a few seconds sooner, and its workers are slower at first and larger.
 WARM_UP = "PIGEON_SERVE_WARM_UP"
-# How long the exit code of a worker whose connection is gone may take to arrive.
+# How long to wait for the exit code of a worker after its connection is lost.
 CODE_SECONDS = 1.0
 LONGEST_LINE = sys.maxsize
 FORK_SECONDS = 10.0
@@ -32,7 +32,7 @@ SOCKET = "socket"
 
 
 class Workers:
-    """Starts workers from a warm parent; the parent is started with the first, and again if it has died."""
+    """Starts workers from a warm parent; the parent starts with the first worker, and again if it has died."""
 
     def __init__(self, variables: Mapping[str, str], folder: str) -> None:
         """`variables` are those of the parent itself; no worker inherits them. The `folder` is for sockets."""
@@ -42,7 +42,6 @@ class Workers:
         self._family = ForkFamily("pigeon.frontends.serve.warm_parent", variables)
 
     async def open(self) -> None:
-        """Start the parent unless it runs; raises `OSError`."""
         await self._family.open()
 
     async def start(self, request: WorkerRequest, listener: socket.socket, stderr: int) -> ForkedProcess:
@@ -52,11 +51,11 @@ class Workers:
         )
 
     async def wait_for_exit_code(self, process: ForkedProcess) -> int | None:
-        """Waits for the exit code of a worker; returns None if it is unknown, as for workers of an earlier parent."""
+        """The exit code of a worker, or None if it is unknown, as for workers of an earlier parent."""
         return await self._family.wait_for_exit_code(process.pid, CODE_SECONDS)
 
     def forget(self, process: ForkedProcess) -> None:
-        """Drop what is known of a worker that has ended."""
+        """Drop the data of a worker that has ended."""
         self._family.forget(process.pid)
         process.release()
 
@@ -87,7 +86,7 @@ class WorkerConnection(asyncio.Protocol):
         self._on_lost = on_lost
         self._framing = Framing(LONGEST_LINE)
         self._transport: asyncio.WriteTransport | None = None
-        # None for a worker that has sent no sign of life yet: one of an earlier release never does.
+        # None if the worker has never reported that it is alive: workers of earlier releases do not.
         self._silent: int | None = None
 
     @property
@@ -96,7 +95,7 @@ class WorkerConnection(asyncio.Protocol):
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def increment_silence(self) -> int:
-        """Called once a second: how many calls in a row have found the worker silent since the call before.
+        """Called once a second: returns for how many calls in a row the worker has been silent.
 
         Calls are counted, not seconds, so that a supervisor that was suspended does not blame its workers.
         """
@@ -111,12 +110,12 @@ class WorkerConnection(asyncio.Protocol):
             self._transport.write(line + b"\n")
 
     def close(self) -> None:
-        """Disconnect from the worker without telling it anything."""
+        """Disconnect without notifying the worker."""
         transport, self._transport = self._transport, None
         if transport is not None:
             transport.abort()
 
-    # What asyncio calls
+    # Called by asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.WriteTransport)
@@ -148,9 +147,9 @@ class WorkerConnection(asyncio.Protocol):
 
 
 class SocketFolder:
-    """The workers' sockets, each in a folder that has the name of its conversation.
+    """The workers' sockets, each in a folder named after its conversation.
 
-    They are reached by descriptors of these folders: the system's limit on the length of their paths is short.
+    They are opened through descriptors of these folders, because the system limits socket paths to a short length.
     """
 
     def __init__(self, path: str) -> None:
@@ -178,18 +177,15 @@ class SocketFolder:
             await asyncio.get_running_loop().create_unix_connection(lambda: connection, path)
 
     def remove(self, name: str) -> None:
-        """Delete the socket of a worker that has ended."""
         with suppress(FileNotFoundError):
             os.unlink(f"{name}/{SOCKET}", dir_fd=self._descriptor)
         with suppress(FileNotFoundError):
             os.rmdir(name, dir_fd=self._descriptor)
 
     def names(self) -> list[str]:
-        """The names of all sockets in the folder."""
         return os.listdir(self._descriptor)
 
     def close(self) -> None:
-        """Close the descriptor of the folder."""
         os.close(self._descriptor)
 
     @contextmanager
@@ -202,7 +198,8 @@ class SocketFolder:
 
 
 class WorkerStarts:
-    """Decides whether a conversation's worker may be started. `may_start` raises a `PigeonError` if none may any more.
+    """Decides whether a conversation's worker may be started. `may_start` raises `PigeonError` if no worker may start
+    any more.
 
     After `most` crashes within a minute, none is started for a while.
     """
@@ -213,34 +210,32 @@ class WorkerStarts:
         self._may_start = may_start
         self._crashes: list[float] = []
         self._forbidden = ""
-        # How the last worker has ended; empty if that interrupted nothing, and while one is awake.
+        # How the last worker ended; empty if that interrupted nothing, and while a worker is awake.
         self.last_ending = ""
 
     @property
     def has_failed_often(self) -> bool:
-        """True after too many crashes."""
+        """True after too many recent crashes."""
         now = self._now()
         self._crashes = [at for at in self._crashes if now - at < RESTART_SECONDS]
         return len(self._crashes) >= self._most
 
     @property
     def is_forbidden(self) -> bool:
-        """Whether `forbid` was called."""
         return bool(self._forbidden)
 
     def forbid(self, why: str) -> None:
-        """Let no worker be started from now on."""
         self._forbidden = why
 
     def note_ending(self, why: str) -> None:
-        """Remember how the worker has ended, or nothing about it."""
+        """Remember how the worker ended; an empty text clears it."""
         self.last_ending = why
 
     def count_crash(self) -> None:
         self._crashes.append(self._now())
 
     def check_start(self) -> None:
-        """Raise a `PigeonError` if no worker may be started now; it says why, and how the last one ended."""
+        """Raise `PigeonError` if no worker may be started now, with the reason and how the last one ended."""
         if self._forbidden:
             raise StartupError(self._forbidden)
         self._may_start()
@@ -277,7 +272,7 @@ async def stop_worker(process: ForkedProcess) -> None:
 
 
 def describe_ending(code: int | None) -> str:
-    """How a worker has ended, by its exit code if that is known."""
+    """How a worker ended, by its exit code if known."""
     return "it ended without a message" if code is None else f"it {describe_exit(code)}"
 
 

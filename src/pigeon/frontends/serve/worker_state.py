@@ -1,8 +1,8 @@
-"""The state of a worker that no session file has, kept on disk for the next worker.
+"""The state of a worker that no session file contains, kept on disk for the next worker.
 
 The worker writes it before it announces anything that depends on it (`rpc/worker_link.py`). So whenever it dies, the
-next one continues the same session with the same model and with the same use of its limits. The supervisor reads from
-it which session file is open, so that no second conversation opens the same file.
+next one continues the same session with the same model and the same use of its limits. The supervisor reads from it
+which session file is open, so that no second conversation opens the same file.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ STATE_FILE = "state.json"
 
 
 class WorkerState(Struct, frozen=True, kw_only=True):
-    """The folder and session of a conversation, and what is in no session file.
+    """The folder and session of a conversation, and other state that is in no session file.
 
-    `run` is the last run that was started. Its prompt was accepted, so it has to end even if the log does not know it.
+    `run` is the last run that was started. Its prompt was accepted, so it has to end even if the log does not contain
+    it.
     """
 
     session_id: str
@@ -53,9 +54,9 @@ class KeptQueue(Struct, frozen=True):
 
 
 class QueueFile:
-    """Keeps the queue on disk, apart from the state: images make it large, and only the next worker reads it.
+    """Keeps the queue on disk, separate from the state: images make it large, and only the next worker reads it.
 
-    While nothing waits there is no file.
+    While the queue is empty there is no file.
     """
 
     def __init__(self, path: str, session: Session) -> None:
@@ -64,9 +65,9 @@ class QueueFile:
         self._written = KeptQueue()
 
     def restore_queue(self) -> None:
-        """Let the messages wait that the worker before has left, except for those that are on record.
+        """Queue the messages that the previous worker left, except for those already in the session.
 
-        Raises `OSError` or `BadRecord` for a file that cannot be read; the next message that waits replaces it.
+        Raises `OSError` or `BadRecord` for a file that cannot be read; the next queued message replaces it.
         """
         try:
             with open(self._path, "rb") as file:
@@ -82,7 +83,7 @@ class QueueFile:
         waiting = []
         for one in kept.messages:
             mark = _identity_of(one.message)
-            # Two that came at once may have the same text.
+            # Two messages that came at once may have the same text.
             if said[mark]:
                 said[mark] -= 1
             else:
@@ -91,24 +92,24 @@ class QueueFile:
             self._session.queue.restore(waiting)
 
     def save_if_changed(self) -> None:
-        """Write what has changed; raises `OSError`."""
+        """Raises `OSError`."""
         kept = KeptQueue(self._session.transcript.journal.session_id, self._session.queue.kept_messages())
         if kept.messages and kept != self._written:
             replace_file(self._path, codec.encode(kept), 0o600)
         elif self._written.messages and not kept.messages:
-            # Also on a full disk, where nothing can be written.
+            # Deleting works even on a full disk, where nothing can be written.
             with suppress(FileNotFoundError):
                 os.unlink(self._path)
         self._written = kept
 
 
 def _identity_of(message: UserMessage | CustomMessage) -> tuple[int, str]:
-    """What tells a message apart: when it came, and its text."""
+    """The identity of a message: when it came, and its text."""
     return message.timestamp, text_of(message.content)
 
 
 class StateFile:
-    """The file that a worker keeps this in."""
+    """The file that holds the state of a worker."""
 
     def __init__(self, path: str, session: Session) -> None:
         self._path = path
@@ -119,14 +120,14 @@ class StateFile:
     def restore_session(self, before: WorkerState) -> None:
         """Continue with the state of the previous worker."""
         session = self._session
-        # Until the end of that run is in the log, it must stay here.
+        # Keep the run until its end is in the log.
         self._run = before.run
         if session.transcript.journal.session_id == before.session_id:
             session.dependencies.permissions.restore_allowances(before.allowed)
             session.engine.limits.restore_use(before.used)
 
     def save_if_changed(self) -> None:
-        """Write what has changed; raises `OSError`."""
+        """Raises `OSError`."""
         session, journal = self._session, self._session.transcript.journal
         if not journal.is_saved and any(line.type == "session_info" for line in journal.lines):
             # A named session needs a file: without one its name would be lost.
@@ -151,7 +152,7 @@ class StateFile:
 
 
 def read_state(folder: str) -> WorkerState | None:
-    """The state that the last worker left in the folder of its conversation, or None if there is none."""
+    """The state that the last worker left in the folder of its conversation, or None."""
     try:
         with open(os.path.join(folder, STATE_FILE), "rb") as file:
             return codec.convert(codec.decode(file.read()), WorkerState)

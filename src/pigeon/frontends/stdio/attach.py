@@ -1,6 +1,6 @@
 """`pigeon attach`: the protocol of `--mode rpc` on stdin and stdout, for an agent of `pigeon serve`.
 
-It is for programs that can only start a subprocess: each speaks its own dialect, broken connections are restored
+It is for programs that can only start a subprocess: each speaks its own dialect, lost connections are restored
 unnoticed, and when its input ends, the conversation continues without it.
 """
 
@@ -38,7 +38,7 @@ CLEAR = "Warning: the token goes to {} in the clear, where others on the network
 
 
 def run_attach(call: CommandCall) -> int:
-    """Relay until the host goes, or the conversation cannot be reached any more; returns the exit code."""
+    """Relay until the host disconnects, or the conversation cannot be reached any more; returns the exit code."""
     environment = call.environment
     if call.options.get("mode") not in (None, "rpc", "rpc-ui"):
         raise UsageError("pigeon attach only supports --mode rpc")
@@ -95,7 +95,7 @@ async def _relay(
 
 
 async def _wait_for_answers(relay: Relay) -> None:
-    """What was asked before the input ended is answered."""
+    """Wait for the answers to commands that were sent before the input ended."""
     with suppress(TimeoutError):
         await asyncio.wait_for(relay.wait_until_drained(), DRAIN_SECONDS)
 
@@ -122,7 +122,7 @@ def _parse_place(call: CommandCall) -> ServedPlace:
 
 
 def find_token(address: ServedAddress, file: str | None, environment: Environment) -> str | None:
-    """The token for a server: from a file, from the variable, or for a server on this machine our own."""
+    """The token for a server: from a file, from the variable, or our own for a server on this machine."""
     if address.path:
         return None
     if file is not None:
@@ -136,7 +136,7 @@ def find_token(address: ServedAddress, file: str | None, environment: Environmen
 
 
 def _read_token(path: str) -> str:
-    """The first `admin` token of a file, else its first token; a line may be a token alone."""
+    """The first `admin` token of a file, else its first token; a line may consist of a token alone."""
     try:
         with open(path, encoding="utf-8") as file:
             lines = [line.split() for line in file if line.strip() and not line.startswith("#")]

@@ -1,4 +1,4 @@
-"""`--mode rpc`: serve one host on stdin and stdout, or on a unix socket, until it goes."""
+"""`--mode rpc`: serve one host on stdin and stdout, or on a Unix socket, until it disconnects."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def run_rpc(line: CommandLine, environment: Environment) -> int:
 
 
 async def _accept_connection(path: str) -> Descriptors | int:
-    """The descriptors of the first connection to a socket; an exit code if a signal comes before there is one."""
+    """The descriptors of the first connection to a socket, or an exit code if a signal comes first."""
     from pigeon.transport.unix_socket import accept_own, listen
 
     shutdown = Shutdown()

@@ -1,7 +1,7 @@
-"""How a chat reaches its agent: a process with the options of the call, or the way to a conversation of `pigeon serve`.
+"""How a chat reaches its agent: a process with the options of the call, or a connection to `pigeon serve`.
 
-The first agent is started before there is a screen. A later one goes on with the conversation that there is, so it gets
-no option that chooses one.
+The first agent is started before there is a screen. A later one continues the current conversation, so it gets no
+option that chooses one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pigeon.wire.errors import UsageError
 
 KEY_OPTIONS = ("--api-key", "--api-key-file")
 RESUME_OPTIONS = ("--resume", "-r")
-# What chooses a conversation.
+# Options that choose a conversation.
 SESSION_OPTIONS = (*RESUME_OPTIONS, "--fork", "--session", "--session-id", "--continue", "-c", "--name", "-n")
 TRUST_OPTIONS = ("--approve", "-a", "--no-approve", "-na")
 
@@ -34,7 +34,7 @@ class AgentLauncher:
 
     @property
     def chooses_session(self) -> bool:
-        """Whether the person chooses the conversation in the chat, instead of by an option."""
+        """True if the person chooses the conversation in the chat, instead of by an option."""
         return self._line.agent.resume == ""
 
     async def start(self) -> SubprocessTransport:
@@ -49,7 +49,7 @@ class AgentLauncher:
         return transport or self._make_transport(SESSION_OPTIONS if going_on else ())
 
     def trust_project(self, folder: str) -> bool:
-        """Let later agents use the files of the project in this folder; false if they are not started there."""
+        """Let later agents use the files of the project in this folder; returns False if they are not started there."""
         if self._line.connect or not self._starts_in(folder):
             return False
         self._trusts = True
@@ -61,10 +61,10 @@ class AgentLauncher:
         return False
 
     def _make_transport(self, without: Collection[str]) -> SubprocessTransport:
-        """The connection to an agent that is not started yet, with the options of this call but those."""
+        """The connection to an agent that is not started yet, with the options of this call except for `without`."""
         if self._line.connect is not None:
             return self._make_attach_transport(self._line.connect)
-        # A key goes another way, and what is chosen here needs no option.
+        # A key is passed in another way, and what is chosen here needs no option.
         chosen = (*(RESUME_OPTIONS if self.chooses_session else ()), *(TRUST_OPTIONS if self._trusts else ()))
         options = self._line.own_options((*KEY_OPTIONS, *chosen, *without))
         options += TRUST_OPTIONS[:1] if self._trusts else ()

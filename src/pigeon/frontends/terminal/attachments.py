@@ -1,4 +1,4 @@
-"""Images for the next message: named with `@`, with `/image`, or pasted."""
+"""Images for the next message: named with `@` or `/image`, or pasted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PICTURES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
 
 
 class Attachments:
-    """What waits to be sent. Paths begin at `cwd`."""
+    """Images that wait to be sent. Relative paths begin at `cwd`."""
 
     def __init__(self, cwd: str, home: str) -> None:
         self._cwd = cwd
@@ -26,11 +26,10 @@ class Attachments:
 
     @property
     def count(self) -> int:
-        """How many images wait for the next message."""
         return len(self._waiting)
 
     def add(self, image: str | bytes) -> None:
-        """Attach a file or the bytes of an image; raises a `Refusal` that says why it is none."""
+        """Attach a file or the bytes of an image; raises a `Refusal` with the reason if it is not an image."""
         from pigeon.sdk.images import image_of
 
         if isinstance(image, str):
@@ -57,15 +56,15 @@ class Attachments:
         return [image_of(absolute_path(name, self._cwd, self._home), name) for name in pictures]
 
     def pop_all(self) -> list[ImageInput]:
-        """Those that wait, for the message that is sent now; the next has none of them."""
+        """Remove and return the waiting images, for the message that is sent now."""
         images, self._waiting = self._waiting, []
         return images
 
     def restore(self, images: Sequence[ImageInput]) -> None:
-        """Let them wait again, before all others: the message that had them did not arrive."""
+        """Put images back in front, because the message that had them did not arrive."""
         self._waiting = [*images, *self._waiting]
 
 
 def _unquote_path(text: str) -> str:
-    """A path as terminals paste it: quoted, with escaped spaces, or as an address."""
+    """A path as terminals paste it: quoted, with escaped spaces, or as a `file:` address."""
     return text.strip().strip("'\"").removeprefix("file://").replace("\\ ", " ")

@@ -1,6 +1,6 @@
-"""What a chat shows, piece by piece: the blocks that `transcript.py` makes of events and `painting.py` turns into text.
+"""The blocks that a chat shows: `transcript.py` makes them from events, and `painting.py` turns them into text.
 
-A block is finished when nothing of it can change any more; only then it is written above the input, where the terminal
+A block is finished when nothing of it can change any more; only then is it written above the input, where the terminal
 keeps it. Texts of blocks come from models, tools and files; they are cleaned by `painting.py`, never trusted.
 """
 
@@ -14,33 +14,33 @@ from msgspec import Struct
 from pigeon.wire.base import Json
 
 NoticeKind = Literal["info", "warning", "error", "faint"]
-# How much of a running tool's output is kept: what is shown of it is a few lines.
+# How much of a running tool's output is kept; only a few lines of it are shown.
 KEPT_OUTPUT = 64 * 1024
 
 
 class UserText(Struct):
-    """What the person said, when the model gets it."""
+    """A message of the person, shown when the model gets it."""
 
     text: str
     images: int = 0
 
 
 class AnswerText(Struct):
-    """A finished part of an answer, in markdown; `first` in its message."""
+    """A finished part of an answer in markdown; `first` marks the start of its message."""
 
     text: str
     first: bool = True
 
 
 class ThinkingText(Struct):
-    """What the model thought before it answered; how long is not known of what was said before."""
+    """What the model thought before it answered; the duration is unknown for earlier messages."""
 
     text: str
     seconds: float | None
 
 
 class ToolCard(Struct):
-    """A tool call with what is known of it so far."""
+    """A tool call with what is known about it so far."""
 
     call_id: str
     name: str
@@ -52,7 +52,7 @@ class ToolCard(Struct):
     seconds: float | None = None
 
     def update_output(self, output: str) -> None:
-        """Take over what the tool has written so far; the end of it is kept."""
+        """Replace the output so far; only its end is kept."""
         self.output = output[-KEPT_OUTPUT:]
 
     def finish(self, seconds: float, failed: bool, output: str | None = None, diff: str | None = None) -> None:
@@ -64,7 +64,6 @@ class ToolCard(Struct):
 
     @property
     def is_running(self) -> bool:
-        """True until the call has ended."""
         return self.seconds is None
 
 
@@ -79,7 +78,7 @@ class ShellCard(Struct):
 
 
 class Notice(Struct):
-    """A line of the program itself."""
+    """A line of Pigeon itself."""
 
     text: str
     kind: NoticeKind = "info"

@@ -1,6 +1,6 @@
-"""The chat itself: what a person writes becomes commands of the conversation, what that reports becomes blocks.
+"""The chat itself: input of the person becomes commands of the conversation, and its events become blocks.
 
-It knows `pigeon.Conversation` and `View`, and nothing of where the agent lives or how it is drawn.
+It uses `pigeon.Conversation` and `View`, and does not know where the agent lives or how the chat is drawn.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ The demo model needs no key and shows how everything works."""
 
 
 class Chat:
-    """One conversation of a person with an agent. `restart` starts an agent anew that has died; `trusting` does so with
-    what a folder brings that is trusted now, and says whether it can."""
+    """One conversation of a person with an agent. `restart` starts a new agent after one has died; `trusting` does so
+    with the files of a folder that is now trusted, and returns whether it can."""
 
     def __init__(  # noqa: PLR0913 - the parts of a chat
         self,
@@ -88,7 +88,7 @@ class Chat:
     async def run(self, version: str, first: str = "", choose_session: bool = False) -> None:
         """Talk until the person leaves. The conversation is open."""
         self._start_task(self._listen_to_events())
-        # Before the footer says that all is there: Tab must know every command then.
+        # Done before the footer shows that all is ready: Tab must know every command then.
         with suppress(PigeonError, ConversationClosed):
             await self._commands.load_commands()
         await self.update_facts()
@@ -103,7 +103,7 @@ class Chat:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _begin_chat(self, first: str, choose_session: bool) -> None:
-        """What comes before the first message: the past, and what must be decided."""
+        """Show and do what comes before the first message: earlier messages, and decisions of the person."""
         try:
             await self._prepare_session(choose_session)
         finally:
@@ -136,10 +136,10 @@ class Chat:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    # What the person does
+    # Input of the person
 
     async def _run_showing_errors(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do it; what goes wrong is shown, and the chat goes on."""
+        """Run it; a failure is shown, and the chat continues."""
         try:
             await work
         except ProcessDied as death:
@@ -172,14 +172,14 @@ class Chat:
                 await self._send_prompt(text, given.kind == "queue")
 
     async def _send_prompt(self, text: str, queue: bool) -> None:
-        """Send a prompt: at once, at its next break, or behind its work."""
+        """Send a prompt: at once, at the next break of the run, or after the run."""
         named = self._attachments.find_named(text)
         attached = self._attachments.pop_all()
-        # The agent decides which it is: a run may end while this is on its way.
+        # The agent decides which applies: a run may end while this is on its way.
         behavior: StreamingBehavior = "followUp" if queue else "steer"
         prompt = Prompt(message=text, images=[*attached, *named] or ABSENT, streaming_behavior=behavior)
         if attached:
-            # By this id they are found again if the message is taken back.
+            # Under this id the images are found again if the message is taken back.
             self._sent_images[id := os.urandom(8).hex()] = attached
             prompt = replace(prompt, client_message_id=id)
         try:
@@ -189,7 +189,7 @@ class Chat:
             raise
 
     async def _wait_until_ready(self) -> None:
-        """What is said comes behind what the chat begins with, and to an agent that lives."""
+        """Wait until earlier messages are shown and an agent is running."""
         await self._opened.wait()
         if self._dead:
             await self._restart_agent()
@@ -203,7 +203,8 @@ class Chat:
         await self.update_facts()
 
     async def _stop_all(self) -> None:
-        """Stop whatever runs. What waits to be said is given back: it was meant for work that has ended."""
+        """Stop whatever runs. Queued messages are returned to the input, because they were meant for work that has
+        ended."""
         if self._transcript.is_in_shell:
             await self._conversation.abort_bash()
         if not self._transcript.is_busy:
@@ -215,7 +216,7 @@ class Chat:
         await self._conversation.abort()
 
     async def _recall_queued_message(self) -> None:
-        """Give back the last message that waits."""
+        """Return the last queued message to the input."""
         items = self._transcript.queued_items
         if not items:
             self._show(Notice("No message is queued", "faint"))
@@ -224,7 +225,7 @@ class Chat:
             self._return_unsent([item.text], [item])
 
     def _return_unsent(self, texts: list[str], items: Sequence[QueueItem]) -> None:
-        """Give texts back that were not said, with the images of those among the messages that have such a text."""
+        """Return texts that were not sent to the input, with the images of those messages among `items`."""
         self._view.prepend_input("\n\n".join(texts))
         back = [image for item in items if item.text in texts for image in self._pop_images_of(item)]
         if back:
@@ -235,7 +236,7 @@ class Chat:
         return self._sent_images.pop(value_or_default(item.client_message_id, ""), [])
 
     async def _run_shell_line(self, line: str) -> None:
-        """`!command` runs it and tells the model, `!!command` runs it for the person alone."""
+        """`!command` runs it and shows the model the result, `!!command` runs it for the person alone."""
         for_model = not line.startswith("!!")
         command = line.lstrip("!").strip()
         if not command:
@@ -272,7 +273,7 @@ class Chat:
         else:
             self._attach_image(image)
 
-    # What the agent tells
+    # Events of the agent
 
     async def _listen_to_events(self) -> None:
         while True:
@@ -306,7 +307,7 @@ class Chat:
         await self.update_facts()
 
     async def _restart_in_folder(self, folder: str) -> bool:
-        """Start the agent anew for what this folder brings, unless it is at work; whether it is in use now."""
+        """Restart the agent with the files of this folder, unless it is busy; returns whether they are in use now."""
         if self._transcript.activity or not await self._trusting(folder):
             return False
         self._start_task(self._listen_to_events())
@@ -342,7 +343,7 @@ class Chat:
             self._view.show(block)
 
     async def update_facts(self) -> None:
-        """Ask for what the footer shows."""
+        """Update the data of the footer."""
         with suppress(PigeonError, ConversationClosed):
             self._facts.update_from(await self._conversation.get_state(), await self._conversation.get_session_stats())
         self._view.refresh()

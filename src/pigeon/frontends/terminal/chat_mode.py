@@ -1,8 +1,8 @@
-"""`pigeon` in a terminal: the chat, with the agent in a process of its own.
+"""`pigeon` in a terminal: the chat, with the agent in a separate process.
 
-The agent is started first; while it starts, the screen is imported and drawn, so that a person can write at once. What
-talks to the agent is imported only then, in a thread, so that keys are answered. The two processes share nothing:
-whatever the agent does, keys are answered, and an agent that dies does not take the screen along.
+The agent is started first; while it starts, the screen is imported and drawn, so that a person can write at once. The
+modules that talk to the agent are imported only then, in a thread, so that keys are still answered. The two processes
+share nothing: keys are answered whatever the agent does, and an agent that dies does not take the screen with it.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ if TYPE_CHECKING:
 
 HISTORY_FILE = "chat-history"
 MOST_ERROR_LINES = 200
-# What tool servers have for a word comes while a person types.
+# How long tool servers may take to complete a word while a person types.
 OFFER_SECONDS = 3.0
 TOGETHER_SECONDS = 0.1
 SWITCH_SECONDS = 0.0005
 FIRST_WIDTH = 80
-# What talks to the agent, and what its first lines are painted with.
+# Modules that talk to the agent, and those that paint the first lines.
 CHAT_MODULES = (
     "pigeon.sdk.remote.client",
     "pigeon.frontends.terminal.chat",
@@ -57,7 +57,7 @@ CHAT_MODULES = (
     "rich.text",
     "rich.theme",
 )
-# What answers and calls are painted with is prepared by painting these.
+# These are painted once to prepare the code that paints answers and calls.
 FIRST_PAINTED = (
     UserText("go"),
     AnswerText("# One\n\nA **word**, `code` and a [link](to).\n\n- item\n\n1. item\n\n```python\nx = 1\n```\n"),
@@ -71,9 +71,9 @@ def run_chat(line: CommandLine, environment: Environment) -> int:
 
         line = with_key(line, environment)
     plain = line.plain or environment.variables.get("TERM", "") in ("", "dumb")
-    # A key does not wait for a thread that paints or imports.
+    # A key must not wait for a thread that paints or imports.
     sys.setswitchinterval(SWITCH_SECONDS)
-    # Signals wait until there is an event loop to take them: only then the terminal is left as it was.
+    # Signals wait until an event loop can handle them: only then is the terminal restored.
     signal.pthread_sigmask(signal.SIG_BLOCK, exit_codes.BY_SIGNAL)
     with nullcontext() if plain else _keeping_typed_keys():
         return asyncio.run(_ChatProgram(line, environment, plain).run())
@@ -81,7 +81,7 @@ def run_chat(line: CommandLine, environment: Environment) -> int:
 
 @contextmanager
 def _keeping_typed_keys() -> Iterator[None]:
-    """Keys that are pressed while the screen is imported are neither shown by the terminal nor changed by it."""
+    """Keys that are pressed while the screen is imported are neither echoed nor changed by the terminal."""
     import termios
 
     before = termios.tcgetattr(0)
@@ -97,7 +97,7 @@ def _keeping_typed_keys() -> Iterator[None]:
 
 
 class _ChatProgram:
-    """The parts of one chat, and their life together."""
+    """The parts of one chat, from start to end."""
 
     def __init__(self, line: CommandLine, environment: Environment, plain: bool) -> None:
         self._line = line
@@ -118,13 +118,12 @@ class _ChatProgram:
         self._view: View | None = None
 
     async def run(self) -> int:
-        """Start the agent, draw, talk, end both."""
         self._watch_signals()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, exit_codes.BY_SIGNAL)
         transport = await self._launcher.start()
         try:
             self._view = self._make_view()
-            # A signal that came before there was a view has said with which code to end.
+            # A signal that came before there was a view has decided the exit code.
             return self._code or await self._run_with_view(self._view)
         finally:
             if self._client is not None:
@@ -132,7 +131,7 @@ class _ChatProgram:
             await transport.close()
 
     async def _try_restart_with_trust(self, folder: str) -> bool:
-        """Start the agent anew with what the folder brings: extensions are those of the folder it is started in."""
+        """Restart the agent with what the folder brings: extensions belong to the folder in which the agent starts."""
         if self._client is None or not self._launcher.trust_project(folder):
             return False
         await self._client.restart()
@@ -140,7 +139,7 @@ class _ChatProgram:
 
     async def _run_with_view(self, view: View) -> int:
         drawing = asyncio.ensure_future(view.run())
-        # What nothing else has caught must not be written over the screen.
+        # Uncaught exceptions must not be written over the screen.
         asyncio.get_running_loop().set_exception_handler(lambda loop, about: _show_fault(view, about))
         talking = asyncio.ensure_future(self._run_chat(view))
         try:
@@ -176,7 +175,7 @@ class _ChatProgram:
         )
         self._client = client
         await client.open()
-        # `main` switched the collector off: nothing that a start makes is garbage.
+        # `main` switched the collector off: nothing created during the start is garbage.
         gc.freeze()
         gc.enable()
         self._errors.show_in(view)
@@ -203,7 +202,7 @@ class _ChatProgram:
         return programs_path(environment.agent_dir(), environment.variables.get("PATH"), self._facts.cwd)
 
     async def _find_server_offers(self, text: str) -> list[ServerOffer]:
-        """What tool servers have for the end of a text; nothing while there is no agent, or one that knows none."""
+        """The completions of tool servers for the end of a text; none without an agent, or if it knows no servers."""
         from pigeon.frontends.terminal.screen.completion import ServerOffer
 
         if self._client is None:
@@ -221,7 +220,7 @@ class _ChatProgram:
         ]
 
     def _exit_code_of(self, drawing: asyncio.Future[None]) -> int:
-        """A terminal that is gone is a hang-up, also where that is noticed before its signal comes."""
+        """A lost terminal counts as a hang-up, even if it is noticed before the signal comes."""
         error = drawing.exception()
         if isinstance(error, OSError):
             return exit_codes.BY_SIGNAL[signal.SIGHUP]
@@ -270,9 +269,9 @@ class _ChatProgram:
 
 
 class _ErrorLines:
-    """What the agent writes to stderr, shown in the chat: lines that come together are one notice.
+    """The agent's stderr, shown in the chat; lines that arrive together are one notice.
 
-    Until there is a chat they are kept. Those of an agent that does not start are its last words.
+    Lines are kept until there is a chat. For an agent that does not start they are its last words.
     """
 
     def __init__(self) -> None:
@@ -287,7 +286,7 @@ class _ErrorLines:
             self._shown_soon = asyncio.get_running_loop().call_later(TOGETHER_SECONDS, self._show)
 
     def show_in(self, view: View) -> None:
-        """Show them there from now on."""
+        """Show lines in this view from now on."""
         self._view = view
         self._show()
 
@@ -305,7 +304,7 @@ def _import_all(names: Sequence[str]) -> None:
 
 
 def _warm_up_painter(painter: Painter) -> None:
-    """Paint what is not shown: the first of each kind takes ten times as long as the next, with its imports."""
+    """Paint some blocks without showing them: the first of each kind takes ten times as long, with its imports."""
     from pigeon.tools.catalog import SHELL
 
     for block in (*FIRST_PAINTED, ToolCard("", SHELL, {"command": "ls"}, 0.0, "file", seconds=1.0)):
@@ -319,6 +318,6 @@ def _show_fault(view: View, about: Mapping[str, Any]) -> None:
 
 
 def _can_show_unicode(variables: Mapping[str, str]) -> bool:
-    """Whether the terminal shows more than ASCII, as far as the locale says something about it."""
+    """True if the terminal shows more than ASCII, as far as the locale tells."""
     locale = variables.get("LC_ALL") or variables.get("LC_CTYPE") or variables.get("LANG") or "UTF-8"
     return "utf" in locale.lower()

@@ -1,7 +1,7 @@
-"""The clipboard of the person: text goes to it, images come from it.
+"""The clipboard of the person: text is copied to it, images are read from it.
 
-The terminal is asked to take the text (OSC 52), which also works over ssh, and so is the first program of the desktop
-that is there: not every terminal does it.
+The terminal is asked to take the text (OSC 52), which also works over ssh, and so is the first available program of the
+desktop, because not every terminal supports OSC 52.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ LONGEST_FOR_TERMINAL = 75_000
 
 
 class Clipboard:
-    """That of the terminal of `view`, and of the desktop that `environment` belongs to.
+    """The clipboard of the terminal of `view`, and of the desktop that `environment` belongs to.
 
-    The programs of `search_path` are asked: none that a command in a sandbox may have put there.
+    Programs are looked up only in `search_path`, which contains none that a command in a sandbox could have put there.
     """
 
     def __init__(self, view: View, cwd: str, environment: Mapping[str, str], search_path: str) -> None:
@@ -36,7 +36,7 @@ class Clipboard:
         self._owner = ProcessOwner()
 
     async def copy_text(self, text: str) -> bool:
-        """Copy a text; false if neither the terminal nor a program can take it."""
+        """Copy a text; returns False if neither the terminal nor a program can take it."""
         data = text.encode("utf-8", "replace")
         fits = len(data) <= LONGEST_FOR_TERMINAL
         if fits:
@@ -44,11 +44,11 @@ class Clipboard:
         return await self._run_first(COPYING, data) is not None or fits
 
     async def read_image(self) -> bytes | None:
-        """The image in the clipboard; none if there is none, or no program to ask for it."""
+        """The image in the clipboard, or None if there is none or no program to ask for it."""
         return await self._run_first(PASTING, None) or None
 
     async def _run_first(self, programs: tuple[tuple[str, ...], ...], stdin: bytes | None) -> bytes | None:
-        """What the first program says that is there and does not fail."""
+        """The output of the first of these programs that exists and does not fail, or None."""
         for argv in programs:
             try:
                 result = await run_program(

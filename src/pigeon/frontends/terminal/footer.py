@@ -20,7 +20,7 @@ SEPARATOR = "  "
 
 
 class FooterFacts(Struct):
-    """What the line is made of; `statuses` are those of extensions."""
+    """The contents of the footer; `statuses` are those of extensions."""
 
     model: str = ""
     thinking: str = ""
@@ -34,7 +34,7 @@ class FooterFacts(Struct):
     statuses: dict[str, str] = {}
 
     def update_from(self, state: State, stats: SessionStats) -> None:
-        """Take over what the agent says of itself, and look at the branch."""
+        """Update from the agent's state and statistics, and read the branch."""
         self.model = "" if state.model is None else f"{state.model.provider}/{state.model.id}"
         self.thinking = state.thinking_level
         self.session = value_or_default(state.session_name, "")
@@ -46,7 +46,7 @@ class FooterFacts(Struct):
         self.branch = branch_of(self.cwd)
 
     def set_status(self, request: SetStatusRequest) -> None:
-        """Take over an entry of an extension; without a text it goes."""
+        """Set the status of an extension; an empty text removes it."""
         text = value_or_default(request.status_text, None)
         if text is None:
             self.statuses.pop(request.status_key, None)
@@ -55,7 +55,7 @@ class FooterFacts(Struct):
 
 
 def footer_text(facts: FooterFacts, width: int) -> str:
-    """The line, at most so wide: what matters least is shortened first, then left out."""
+    """The line, at most so wide: the least important part is shortened first, then left out."""
     from prompt_toolkit.utils import get_cwidth
 
     parts = [part for part in _footer_parts(facts) if part.text]
@@ -66,7 +66,7 @@ def footer_text(facts: FooterFacts, width: int) -> str:
         elif len(parts) > 1:
             parts.remove(last)
         else:
-            # Only the model is left: its beginning.
+            # If only the model is left, its beginning is shown.
             while line and get_cwidth(line) > width:
                 line = line[:-1]
             return line
@@ -74,7 +74,7 @@ def footer_text(facts: FooterFacts, width: int) -> str:
 
 
 class _Part(Struct, frozen=True):
-    """A part of the line: the one of the lowest rank stays longest; `short` is what may stand for it."""
+    """A part of the line: the one of the lowest rank stays longest; `short` may replace it."""
 
     rank: int
     text: str
@@ -129,5 +129,5 @@ def branch_of(cwd: str) -> str:
 
 
 def _read_first_line(path: str) -> str:
-    """Returns the first line of a regular file; of a pipe, which a command may have put there, nothing is read."""
+    """The first line of a regular file; nothing is read from a pipe, which a command may have put there."""
     return read_beginning(path, 4096)[0].partition("\n")[0].strip()

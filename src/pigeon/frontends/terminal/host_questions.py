@@ -17,14 +17,14 @@ YES_OR_NO = (Choice("yes", "Yes", "y"), Choice("no", "No", "n"))
 
 
 class HostQuestions:
-    """Asks in a view. A question that is taken back is cancelled, and goes from the view by that."""
+    """Asks in a view. Cancelling a question removes it from the view."""
 
     def __init__(self, view: View) -> None:
         self._view = view
 
     async def ask_permission(self, request: PermissionRequest) -> PermissionAnswer:
-        """Ask whether a tool call may run; no answer counts as a no."""
-        # A change is named after its file; of everything else the whole call stands above the question.
+        """Ask whether a tool call may run; no answer counts as a refusal."""
+        # A change is named after its file; for everything else the whole call is shown above the question.
         about = f" {main_argument(request.arguments)}" if request.diff else ""
         title = f"Allow {request.tool_name}{about}?"
         detail = "" if request.text == title else request.text.removeprefix(f"Allow {request.tool_name}: ")
@@ -33,7 +33,7 @@ class HostQuestions:
         return "allow" if answer == "allow" else "always" if answer == "always" else "deny"
 
     async def ask_dialog(self, request: Question) -> str | bool | None:
-        """The answer to a dialog; none if it was cancelled."""
+        """The answer to a dialog, or None if it was cancelled."""
         if isinstance(request, ConfirmRequest):
             seconds = _to_seconds(value_or_default(request.timeout, None))
             answer = await self._view.ask(ChoiceQuestion(request.title, YES_OR_NO, request.message, seconds=seconds))

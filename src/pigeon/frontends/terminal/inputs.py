@@ -1,4 +1,4 @@
-"""What the person does, in order: the view puts it here, the chat takes it out."""
+"""The inputs of the person, in order: the view adds them, the chat takes them out."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Literal
 
 from msgspec import Struct
 
-# "send": a line with Enter; "queue": a message for when the work is done; "recall_queued": the last message that
-# waits; "stop": Esc; "cycle_*": the keys for it.
+# "send": a line with Enter; "queue": a message for after the run; "recall_queued": take back the last queued message;
+# "stop": Esc; "cycle_*": the keys for it.
 InputKind = Literal[
     "send",
     "queue",
@@ -24,7 +24,7 @@ InputKind = Literal[
 
 
 class Input(Struct, frozen=True):
-    """One line, or one key that the conversation must act upon."""
+    """One line, or one key that the conversation must handle."""
 
     kind: InputKind
     text: str = ""

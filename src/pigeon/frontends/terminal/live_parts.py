@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 from pigeon.frontends.terminal.blocks import ThinkingText, ToolCard
 
-# The name of the card of a command that the person runs.
+# The name on the card of a command that the person runs.
 SHELL_NAME = "!"
 
 
 class StreamingThought:
-    """What the model is thinking, in the pieces in which it arrives. `now` is a steady clock in seconds."""
+    """The model's current thought, in the pieces in which it arrives. `now` is a steady clock in seconds."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
@@ -20,7 +20,6 @@ class StreamingThought:
 
     @property
     def is_open(self) -> bool:
-        """Whether the model is thinking."""
         return self._since is not None
 
     def begin(self) -> None:
@@ -31,7 +30,7 @@ class StreamingThought:
         self._pieces.append(delta)
 
     def tail(self, most: int) -> str:
-        """The last characters; costs what is shown, however long the thought is."""
+        """The last characters; the cost depends on `most`, however long the thought is."""
         pieces: list[str] = []
         length = 0
         for piece in reversed(self._pieces):
@@ -42,7 +41,7 @@ class StreamingThought:
         return "".join(reversed(pieces))[-most:]
 
     def end(self, content: str = "") -> ThinkingText | None:
-        """The finished thought, with `content` in place of the pieces if it is given; None if there is none."""
+        """The finished thought, with `content` instead of the pieces if given; None if there is no thought."""
         since, self._since = self._since, None
         text = content or "".join(self._pieces)
         self._pieces = []
@@ -50,7 +49,7 @@ class StreamingThought:
 
 
 class RunningCards:
-    """The tool calls and the person's own commands that run, and what was written last by one that has ended."""
+    """The running tool calls and shell commands, and the output of the last one that ended."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
@@ -61,12 +60,11 @@ class RunningCards:
 
     @property
     def all(self) -> list[ToolCard]:
-        """The tool calls first, then the commands of the person."""
+        """The tool calls first, then the shell commands of the person."""
         return [*self._calls.values(), *self._shells]
 
     @property
     def has_calls(self) -> bool:
-        """Whether at least one tool call runs."""
         return bool(self._calls)
 
     @property
@@ -78,7 +76,6 @@ class RunningCards:
         self._calls[card.call_id] = card
 
     def find_call(self, call_id: str) -> ToolCard | None:
-        """The card of a tool call that runs."""
         return self._calls.get(call_id)
 
     def end_call(self, call_id: str, failed: bool, output: str, diff: str | None) -> ToolCard | None:
@@ -90,21 +87,21 @@ class RunningCards:
         return card
 
     def fail_calls(self) -> list[ToolCard]:
-        """End all tool calls as failed, with what they have written so far."""
+        """End all tool calls as failed, with their output so far."""
         cards, self._calls = list(self._calls.values()), {}
         for card in cards:
             card.finish(self._now() - card.started, failed=True)
         return cards
 
     def begin_shell(self, command: str) -> ToolCard:
-        """A command of the person begins; its card is among the running ones until `end_shell`."""
+        """Add the card of a shell command; it stays among the running ones until `end_shell`."""
         self._shell_count += 1
         card = ToolCard(f"{SHELL_NAME}{self._shell_count}", SHELL_NAME, {"command": command}, self._now())
         self._shells.append(card)
         return card
 
     def end_shell(self, card: ToolCard, output: str) -> None:
-        """A command of the person has ended with this output; does nothing if that was known."""
+        """End a shell command with this output; does nothing if it has ended already."""
         if card in self._shells:
             self._shells.remove(card)
             card.finish(self._now() - card.started, failed=False, output=output)

@@ -67,7 +67,7 @@ NOTICE_SIGNS = {"info": ("dot", "accent"), "warning": ("dot", "warn"), "error": 
 
 
 class Painter:
-    """Paints blocks. `colours` is one of rich's colour systems, or none; `ascii_only` for terminals without Unicode."""
+    """Paints blocks. `colours` is a colour system of rich, or None; `ascii_only` is for terminals without Unicode."""
 
     def __init__(self, colours: str | None, ascii_only: bool = False, show_thinking: bool = False) -> None:
         self._colours = colours
@@ -81,21 +81,19 @@ class Painter:
 
     @property
     def shows_thinking(self) -> bool:
-        """Whether thoughts are painted in full."""
         return self._show_thinking
 
     def toggle_thinking(self) -> None:
-        """Paint thoughts in full from now on, or fold them."""
         self._show_thinking = not self._show_thinking
 
     def paint(self, block: Block, width: int) -> str:
-        """The lines of a finished block, each ended, and a blank one; with escape sequences if there are colours."""
+        """The terminated lines of a finished block and a blank one, with escape sequences if there are colours."""
         lines = self._lines(block, max(width, NARROWEST))
         filled = [number for number, line in enumerate(lines) if line.plain.strip()]
         return self.render_lines(lines[filled[0] : filled[-1] + 1]) + "\n" if filled else ""
 
     def paint_live_markdown(self, text: str, width: int) -> str:
-        """A part of an answer that may still change; drawn again as it was where it has not."""
+        """Paint a part of an answer that may still change; unchanged text is reused as it was painted."""
         if self._live is None or self._live[:2] != (text, width):
             from pigeon.frontends.terminal.content.markdown import MarkdownLines
 
@@ -106,7 +104,7 @@ class Painter:
         return self._live[2]
 
     def paint_live_card(self, card: ToolCard, now: float, width: int) -> str:
-        """A call that runs, with the last lines of its output."""
+        """Paint a running call with the last lines of its output."""
         about = first_line(command, self._cut_sign) if isinstance(command := card.args.get("command"), str) else ""
         details = ToolDetails(about or main_argument(card.args))
         details.lines = tail_of_output(card.output, LIVE_LINES)[0]
@@ -120,7 +118,7 @@ class Painter:
         return self.render_lines(wrap_words(self._make_text(clean_text(text), "faint"), max(width, NARROWEST)))
 
     def paint_faint_line(self, text: str, width: int) -> str:
-        """The beginning of such a text, in one line that is not ended."""
+        """The beginning of a faint text in one line, without its end of line."""
         from pigeon.frontends.terminal.content.wrapping import shorten_line
 
         return self.render_lines(
@@ -128,7 +126,7 @@ class Painter:
         ).removesuffix("\n")
 
     def render_lines(self, lines: Iterable[Text]) -> str:
-        """Returns the lines as one text, each ended by a newline."""
+        """The lines as one text, each ended by a newline."""
         made: list[str] = []
         for line in lines:
             line.rstrip()
@@ -139,7 +137,7 @@ class Painter:
         return "".join(made)
 
     def _render_coloured(self, line: Text) -> str:
-        """A line with its escape sequences: rich's console does the same and takes five times as long for it."""
+        """A line with its escape sequences: rich's console does the same but takes five times as long."""
         from rich.color import ColorSystem
 
         system = {"256": ColorSystem.EIGHT_BIT, "truecolor": ColorSystem.TRUECOLOR}.get(
@@ -147,7 +145,7 @@ class Painter:
         )
         console = self._ensure_console()
         if not line.spans:
-            # Such a line is rendered without the style that it has as a whole.
+            # Such a line is rendered without the style of the whole line.
             return console.get_style(line.style).render(line.plain, color_system=system) + "\n"
         return "".join(
             part.style.render(part.text, color_system=system) if part.style else part.text
@@ -155,7 +153,7 @@ class Painter:
         )
 
     def whole_lines(self, text: str, width: int, is_diff: bool) -> list[Text]:
-        """A text of which nothing is hidden: long lines are folded, and one that is endless says what is left out."""
+        """A text with nothing hidden: long lines are folded, and an endless one notes what is left out."""
         from rich.text import Text
 
         from pigeon.frontends.terminal.content.wrapping import fold_lines
@@ -178,7 +176,7 @@ class Painter:
         from rich.theme import Theme
 
         if self._console is None:
-            # Only the styles are looked up here; nothing is written to it.
+            # Only used to look up styles; nothing is written to it.
             self._console = Console(file=StringIO(), width=NARROWEST, theme=Theme(STYLES))
         return self._console
 
@@ -249,7 +247,7 @@ class Painter:
     @_lines.register(Notice)
     def _notice_lines(self, block: Notice, width: int) -> list[Text]:
         sign, style = NOTICE_SIGNS[block.kind]
-        # A yellow text cannot be read on a light background; a sign can.
+        # Yellow text cannot be read on a light background; a sign can.
         text_style = {"error": "bad", "faint": "faint"}.get(block.kind, "")
         return self._wrap_behind_sign(self.signs[sign], style or "faint", block.text, text_style, width)
 
@@ -257,7 +255,7 @@ class Painter:
     def _head_lines(self, block: ChatHead, width: int) -> list[Text]:
         from pigeon.frontends.terminal.content.wrapping import join_texts, wrap_words
 
-        # Model and folder stand in the footer.
+        # Model and folder are in the footer.
         hints = [line for hint in block.hints for line in wrap_words(self._make_text(clean_text(hint), "faint"), width)]
         return [join_texts(self._make_text("Pigeon", "user"), self._make_text(f" {block.version}", "faint")), *hints]
 
@@ -318,7 +316,7 @@ class Painter:
         )
 
     def _wrap_behind_sign(self, sign: str, sign_style: str, text: str, style: str, width: int) -> list[Text]:
-        """Wrapped behind a sign, which stands before the first line only."""
+        """Wrap behind a sign, which only the first line has."""
         from pigeon.frontends.terminal.content.wrapping import indent_lines, wrap_words
 
         lines = wrap_words(self._make_text(clean_text(text).strip(), style), width - 2)

@@ -1,4 +1,4 @@
-"""Messages that were said before, as blocks: what a resumed conversation shows first."""
+"""Earlier messages as blocks: what a resumed conversation shows first."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MOST_MESSAGES = 40
 
 
 def past_blocks(messages: Sequence[Message]) -> list[Block]:
-    """The last of them, with a line that says how many stand before."""
+    """The last of them, with a line that tells how many came before."""
     shown = list(messages[-MOST_MESSAGES:])
     results = {one.tool_call_id: one for one in shown if isinstance(one, ToolResultMessage)}
     blocks: list[Block] = []

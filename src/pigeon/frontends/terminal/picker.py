@@ -13,7 +13,7 @@ MOST = 20
 
 
 def pick_session(folder: str, terminal: str = "/dev/tty") -> str:
-    """The path of the session that was chosen; raises `StartupError` where there is no terminal, or no choice."""
+    """The path of the chosen session; raises `StartupError` without a terminal or a choice."""
     try:
         screen = open(terminal, "r+b", buffering=0)  # noqa: SIM115 - closed by the block below
     except OSError:
@@ -31,6 +31,6 @@ def pick_session(folder: str, terminal: str = "/dev/tty") -> str:
 
 
 def _row_text(row: SessionRow) -> str:
-    """One line, with nothing in it that could steer the terminal."""
+    """One line, without control characters."""
     text = value_or_default(row.name, "") or value_or_default(row.first_message, "") or row.id
     return f"{row.modified[:16].replace('T', ' ')}  {' '.join(clean_text(text).split())[:80]}"

@@ -1,7 +1,7 @@
 """The chat in plain lines: nothing is drawn over, nothing moves. For screen readers, simple terminals and slow lines.
 
-Everything is said in words, in the order in which it happens, and who speaks is named. A line is sent with Enter, also
-while the agent works. Questions are lines too, answered by a letter, a number or a text; each says how.
+Everything is written in words, in the order in which it happens, and each speaker is named. A line is sent with Enter,
+also while the agent works. Questions are lines too, answered by a letter, a number or a text; each explains how.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from pigeon.frontends.terminal.view import Choice, Question, TextQuestion
 from pigeon.system.clock import duration_text
 
 LISTED = 20
-# A tool that takes longer is announced; a quick one is only told when it has ended.
+# A tool that takes longer than this is announced; a quick one is only reported when it has ended.
 ANNOUNCED_SECONDS = 3.0
 AND_MORE = "and more"
 HOW_TO = "Type a message and press Enter. /help lists the commands. Ctrl-C stops the agent, Ctrl-D leaves."
@@ -55,12 +55,12 @@ class PlainView:
         self._inputs = inputs
         self._source = source
         self._target = target
-        # The lines that were typed while a question stands; none is a no.
+        # The lines that were typed while a question is open; None declines it.
         self._answers: asyncio.Queue[str | None] | None = None
         self._turn = asyncio.Lock()
         self._told = ""
         self._queued: list[str] = []
-        # The line that was typed last, and the same until something was said after it.
+        # The line that was typed last, which is cleared once anything was printed after it, and the line typed before.
         self._line_before = self._typed_last = ""
         self._asked = ""
         self._announced: set[str] = set()
@@ -68,7 +68,7 @@ class PlainView:
         self._left = asyncio.Event()
         self.shown = asyncio.Event()
 
-    # What is said
+    # Output
 
     def show(self, block: Block) -> None:
         lines = self._words(block)
@@ -82,7 +82,7 @@ class PlainView:
 
     @_words.register(UserText)
     def _user_words(self, block: UserText) -> Sequence[str]:
-        # What was typed just now stands in the line above.
+        # The line above already has what was typed just now.
         if block.text.strip() == self._typed_last.strip() and not block.images:
             return []
         images = f" with {format_count(block.images, 'image')}" if block.images else ""
@@ -112,7 +112,7 @@ class PlainView:
         facts = [fact for fact in (details.reason, details.note) if fact]
         changed = {"added": details.added, "removed": details.removed}
         facts += [f"{format_count(number, 'line')} {verb}" for verb, number in changed.items() if number]
-        # What was said when it began to take long is not said again.
+        # Details that were printed when the call began are not repeated.
         about = "" if block.call_id in self._running else details.about
         called = f"Tool {clean_text(block.name)}{': ' if about else ''}{about}"
         title = ", ".join([called, how, *facts])
@@ -169,7 +169,7 @@ class PlainView:
             called = "Command" if card.name == SHELL_NAME else f"Tool {clean_text(card.name)}:"
             self._print_line(f"{called} {details_of(card, AND_MORE).about}, running.")
 
-    # What is asked
+    # Questions
 
     async def ask(self, question: Question) -> str | None:
         async with self._turn:
@@ -200,7 +200,7 @@ class PlainView:
             return
         detail = clean_text(question.detail).rstrip()
         if question.diff:
-            # What would change is not said again when it has been done.
+            # The proposed change is not printed again after it was made.
             self._asked = title
             detail = "\n".join(spoken_diff(question.diff)) or clean_text(question.diff).rstrip()
         self._print_line(f"Question: {title}")
@@ -236,7 +236,7 @@ class PlainView:
             else:
                 self._print_line(f"{clean_text(given)} is not one of the answers.")
 
-    # The rest of a view
+    # The rest of `View`
 
     def set_input(self, text: str) -> None:
         """Print the text: a line that is being typed cannot be changed."""
@@ -244,7 +244,7 @@ class PlainView:
             self._print_line(f"To send it again, type: {clean_text(text)}")
 
     def prepend_input(self, text: str) -> None:
-        """Print what did not reach the agent: unlike a line that was refused, it disappeared unseen."""
+        """Print a text that did not reach the agent: unlike a refused line, it would be lost unseen."""
         self._print_line(f"Not sent to the agent: {clean_text(text)}")
 
     def set_title(self, title: str) -> None:
@@ -266,8 +266,8 @@ class PlainView:
         loop = asyncio.get_running_loop()
 
         def read() -> None:
-            # A thread of its own: the terminal edits the line, and its end may never come.
-            # A loop that is closed by then refuses the line: the chat is over.
+            # A separate thread: the terminal edits the line, which may never end. A loop that is closed by then refuses
+            # the line: the chat is over.
             with suppress(RuntimeError):
                 for line in self._source:
                     loop.call_soon_threadsafe(self._on_line, line.rstrip("\n"))
@@ -311,7 +311,7 @@ def _output_lines(what: str, details: ToolDetails) -> list[str]:
 
 
 def _matching_choices(choices: Sequence[Choice], word: str) -> list[Choice]:
-    """The choice of that letter, number or label; else those whose label has the word in it."""
+    """The choice of that letter, number or label; else those whose label contains the word."""
     keyed = all(one.key for one in choices)
     for number, one in enumerate(choices, 1):
         if word in (one.key if keyed else str(number), one.label.strip().lower()):

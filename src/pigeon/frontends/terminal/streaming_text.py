@@ -1,7 +1,7 @@
 """Markdown that arrives in pieces, cut where nothing that follows can change what stands before.
 
-Lines are looked at once, when they are complete. A cut is made before a line that begins a new block of its own: after
-a blank line, outside a fence, and not indented, because an indented line may belong to the item of a list above it.
+Each line is examined once, when it is complete. A cut is made before a line that begins a new block: after a blank
+line, outside a fence, and not indented, because an indented line may belong to the item of a list above it.
 
     line          in a fence   after a blank line   then
     ```           no           any                  opens a fence
@@ -14,14 +14,14 @@ from __future__ import annotations
 
 import re
 
-# Of a line that has become longer, only the end is shown while it grows.
+# While a very long line grows, only its end is shown.
 LONGEST_LINE = 4_000
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
 _ITEM = re.compile(r"(?:[-*+]|\d{1,9}[.)])\s")
 
 
 class StreamingText:
-    """The part of an answer that is not finished; `add` returns what has become finished."""
+    """The unfinished part of an answer; `add` returns what has become finished."""
 
     def __init__(self) -> None:
         self._lines: list[str] = []
@@ -32,7 +32,7 @@ class StreamingText:
         self._in_list = False
 
     def add(self, delta: str) -> str:
-        """Add text; returns the blocks that are finished by it, or an empty text."""
+        """Add text; returns the blocks that it finishes, or an empty text."""
         if "\n" not in delta:
             self._partial.append(delta)
             return ""
@@ -44,7 +44,6 @@ class StreamingText:
 
     @property
     def has_unfinished(self) -> bool:
-        """Whether there is something unfinished."""
         return bool(self._lines or any(self._partial))
 
     @property
@@ -53,7 +52,7 @@ class StreamingText:
         return "\n".join([*self._lines, "".join(self._partial)])
 
     def tail_lines(self, most: int) -> tuple[list[str], int]:
-        """The last lines of it, and how many stand before them; costs what is shown, however long it is."""
+        """Its last lines, and how many come before them; the cost depends on `most`, not on its length."""
         if len(self._partial) > 1:
             self._partial = ["".join(self._partial)]
         lines = [line[-LONGEST_LINE:] for line in [*self._lines[-most:], *self._partial][-most:]]
@@ -61,11 +60,11 @@ class StreamingText:
 
     @property
     def fence(self) -> str:
-        """The opening line of the fence that the tail is in, if it is in one."""
+        """The opening line of the fence that the tail is in, or an empty text."""
         return self._lines[0] if self._fence and self._lines else ""
 
     def flush(self) -> str:
-        """Returns the unfinished text and starts anew."""
+        """Return the unfinished text and start over."""
         text = self.tail
         self.__init__()  # type: ignore[misc]
         return text

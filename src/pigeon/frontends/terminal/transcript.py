@@ -1,7 +1,7 @@
-"""Turns the events of a conversation into blocks: `handle_event` returns those that are finished, the others are live.
+"""Turns the events of a conversation into blocks: `handle_event` returns the finished ones, the others are live.
 
-Constant work for each delta: a delta is kept in a list, and only complete lines are looked at (`streaming_text.py`).
-The screen asks for the live blocks when it draws, twenty times a second at most.
+The work for each delta is constant: a delta is kept in a list, and only complete lines are examined
+(`streaming_text.py`). The screen requests the live blocks when it draws, at most twenty times a second.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 ENDS = {"limit": "The run was stopped by a limit", "denied": "The run ended because what it needed was not allowed"}
 
-# How much of a message of the person is shown: a log that was pasted need not be read again.
+# How many lines of the person's message are shown: a pasted log need not be read again.
 SHOWN_LINES = 30
 SHOWN_CHARACTERS = 6_000
 
 
 def shorten_message(text: str) -> str:
-    """The beginning of a message, with how much follows."""
+    """The beginning of a message, and how much follows."""
     lines = text[:SHOWN_CHARACTERS].split("\n")
     if len(text) <= SHOWN_CHARACTERS and len(lines) <= SHOWN_LINES:
         return text
@@ -55,42 +55,40 @@ class ChatTranscript:
         self.queued: list[str] = []
         self.queued_items: list[QueueItem] = []
 
-    # What the screen draws
+    # Read by the screen
 
     @property
     def text(self) -> StreamingText:
-        """The part of the answer that may still change."""
         return self._text
 
     @property
     def cards(self) -> list[ToolCard]:
-        """The tool calls and the person's own commands that run."""
+        """The running tool calls and shell commands."""
         return self._cards.all
 
     @property
     def last_output(self) -> str:
-        """What the tool call or command that ended last has written."""
+        """The output of the tool call or command that ended last."""
         return self._cards.last_output
 
     @property
     def seconds(self) -> float:
-        """How long it has taken so far."""
+        """The duration of the current activity so far."""
         begun = self._cards.shell_since if self._since is None else self._since
         return 0.0 if begun is None else self._now() - begun
 
     @property
     def is_busy(self) -> bool:
-        """Whether the agent itself does something, be it a run, a pause before a repetition, or a compaction."""
+        """True during a run, a pause before a retry, or a compaction."""
         return self.running or self.compacting or bool(self.retrying)
 
     @property
     def is_in_shell(self) -> bool:
-        """Whether a command of the person runs."""
         return self._cards.shell_since is not None
 
     @property
     def activity(self) -> str:
-        """What the agent is doing, in a word or two; empty while it is idle."""
+        """The agent's activity in a word or two; empty while it is idle."""
         if self.retrying:
             return self.retrying
         if self.compacting:
@@ -106,23 +104,22 @@ class ChatTranscript:
         return "Writing" if self._text_begun or self._text.has_unfinished else "Waiting"
 
     def thinking_tail(self, most: int) -> str:
-        """The last characters of the running thought."""
         return self._thought.tail(most)
 
-    # What the person runs
+    # Shell commands of the person
 
     def add_shell_card(self, command: str) -> ToolCard:
-        """Adds a live card for a command of the person; it stays until `finish_shell_card`."""
+        """Add a live card for a shell command; it stays until `finish_shell_card`."""
         return self._cards.begin_shell(command)
 
     def finish_shell_card(self, card: ToolCard, output: str) -> None:
-        """Finishes the card of a command with its output; does nothing for one that has ended already."""
+        """Finish the card of a command with its output; does nothing if it has ended already."""
         self._cards.end_shell(card, output)
 
     # Events
 
     def handle_event(self, event: ConversationEvent) -> list[Block]:
-        """Returns the blocks that are finished by the next event."""
+        """Returns the blocks that the event finishes."""
         handler = _handlers().get(type(event))
         if handler is None:
             return []
@@ -130,7 +127,7 @@ class ChatTranscript:
         return self._pop_finished()
 
     def finish_live_blocks(self) -> list[Block]:
-        """Finishes everything that was live, because the agent is gone; returns the finished blocks."""
+        """Finish and return everything that was live, because the agent is gone."""
         self._end_run()
         self.queued, self.queued_items = [], []
         return self._pop_finished()
@@ -251,7 +248,7 @@ class ChatTranscript:
         self.queued_items = value_or_default(event.items, [])
 
     def _on_retry_start(self, event: events.AutoRetryStart) -> None:
-        # What failed has been said with the answer that did.
+        # The failure was shown with the answer that failed.
         self.retrying = f"Retrying ({event.attempt} of {event.max_attempts})"
 
     def _on_retry_end(self, event: events.AutoRetryEnd) -> None:
@@ -266,7 +263,7 @@ class ChatTranscript:
         if result is not None:
             self._show(Notice(f"Compacted: {result.tokens_before:,} tokens were replaced by a summary", "faint"))
         elif (error := value_or_default(event.error_message, "")) and event.reason != "manual":
-            # One that was asked for is refused with the same words.
+            # A requested compaction is refused with the same words.
             self._show(Notice(error, "error"))
 
     def _on_extension_error(self, event: events.ExtensionError) -> None:
@@ -278,7 +275,7 @@ class ChatTranscript:
 
 @cache
 def _handlers() -> dict[type, Callable[[ChatTranscript, Any], None]]:
-    """What is done with each kind of event. The records are imported for the first one: the screen stands by then."""
+    """The handler of each kind of event. The records are imported at the first event, when the screen is already up."""
     from pigeon.wire import events
 
     return {

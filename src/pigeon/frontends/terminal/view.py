@@ -1,4 +1,4 @@
-"""What the chat needs of the place where it is shown: `screen/` draws, `plain.py` writes lines."""
+"""The interface between the chat and the place where it is shown: `screen/` draws, `plain.py` writes lines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pigeon.frontends.terminal.blocks import Block
 
 
 class Choice(Struct, frozen=True):
-    """One of the answers to a question: `key` is the letter that gives it at once, if there is one."""
+    """One answer to a question; `key` is the letter that selects it at once, if any."""
 
     value: str
     label: str
@@ -21,9 +21,9 @@ class Choice(Struct, frozen=True):
 
 
 class ChoiceQuestion(Struct, frozen=True):
-    """Choose one. `diff` or `detail` is shown above the choices; with `search` the list is narrowed by typing.
+    """Choose one answer. `diff` or `detail` is shown above the choices; with `search`, typing narrows the list.
 
-    `chosen` is the value that is proposed, `seconds` how long the answer may take.
+    `chosen` is the proposed value, `seconds` the time limit of the answer.
     """
 
     title: str
@@ -49,46 +49,38 @@ Question = ChoiceQuestion | TextQuestion
 
 
 class View(Protocol):
-    """A place to show a chat, and to ask the person. `shown` is set once the person can write."""
+    """Shows a chat, and asks the person. `shown` is set once the person can write."""
 
     shown: asyncio.Event
 
-    def show(self, block: Block) -> None:
-        """Write a finished block above the input."""
-        ...
+    def show(self, block: Block) -> None: ...
 
     def refresh(self) -> None:
-        """Something that is drawn has changed: live blocks, queue, footer, widgets."""
+        """Called when something that is drawn has changed: live blocks, queue, footer, widgets."""
         ...
 
     async def ask(self, question: Question) -> str | None:
-        """The value that was chosen or the text that was written; none if the person declined."""
+        """The value that was chosen or the text that was written, or None if the person declined."""
         ...
 
     def set_input(self, text: str) -> None:
-        """Put a text where the person writes, in place of what stands there."""
+        """Replace the text of the input."""
         ...
 
     def prepend_input(self, text: str) -> None:
-        """Put a text where the person writes, before what stands there: it was sent, and did not arrive."""
+        """Put a text before that of the input, because it was sent and did not arrive."""
         ...
 
-    def set_title(self, title: str) -> None:
-        """Set the title of the terminal window."""
-        ...
+    def set_title(self, title: str) -> None: ...
 
     def send_control(self, sequence: str) -> None:
-        """Send a sequence to the terminal itself, which shows nothing by it."""
+        """Send a control sequence to the terminal, which shows nothing for it."""
         ...
 
-    def clear(self) -> None:
-        """Remove everything that the screen shows."""
-        ...
+    def clear(self) -> None: ...
 
     async def run(self) -> None:
-        """Show the chat until `leave` is called; raises `OSError` if the terminal is gone before."""
+        """Show the chat until `leave` is called; raises `OSError` if the terminal is lost before."""
         ...
 
-    def leave(self) -> None:
-        """End the chat, so that `run` returns."""
-        ...
+    def leave(self) -> None: ...

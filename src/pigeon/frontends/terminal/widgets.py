@@ -20,7 +20,7 @@ class Widgets:
         self._shown: dict[str, tuple[str, list[str]]] = {}
 
     def set_widget(self, request: SetWidgetRequest) -> None:
-        """Show a widget, or take it away where the request has no lines."""
+        """Show a widget, or remove it if the request has no lines."""
         lines = value_or_default(request.widget_lines, None)
         if lines is None:
             self._shown.pop(request.widget_key, None)
@@ -31,5 +31,5 @@ class Widgets:
             )
 
     def lines(self, placement: str) -> list[str]:
-        """Everything that is shown there."""
+        """All lines with this placement."""
         return [line for where, lines in self._shown.values() if where == placement for line in lines]

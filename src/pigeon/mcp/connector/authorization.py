@@ -42,7 +42,7 @@ class TokenKeeper(TokenStorage, Protocol):
         ...
 
     async def on_redirect(self, address: str) -> None:
-        """Called with the address that a browser has to be sent to."""
+        """Called with the address to open in a browser."""
         ...
 
     async def wait_for_callback(self) -> AuthorizationCodeResult:
@@ -50,12 +50,13 @@ class TokenKeeper(TokenStorage, Protocol):
         ...
 
     async def show_code(self, code: DeviceCode) -> bool:
-        """Show a code; false if the person refuses."""
+        """Show a code; returns False if the person refuses."""
         ...
 
 
 class ServerAuthorization(OAuthClientProvider):
-    """One server's. `flow` is `browser`, `device`, or `either`: the device where `remote` and it is offered."""
+    """The authorization for one server. `flow` is `browser`, `device`, or `either`: the device flow if `remote` and it
+    is offered."""
 
     def __init__(
         self,
@@ -85,7 +86,7 @@ class ServerAuthorization(OAuthClientProvider):
         self._device_addresses: dict[str, str] = {}
         self._no_browser: set[str] = set()
         self._device_request: httpx2.Request | None = None
-        # Why the last request failed, if a sign-in was needed.
+        # The reason if the last request failed because a sign-in was needed.
         self.needed = ""
 
     async def _initialize(self) -> None:
@@ -146,7 +147,7 @@ class ServerAuthorization(OAuthClientProvider):
         await self._initialize()
         return self.context.is_token_valid()
 
-    # Which way a person signs in
+    # Browser or device flow
 
     async def _patch_metadata(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
         """Note what the package ignores in the metadata of an authorization server."""
@@ -202,7 +203,7 @@ class ServerAuthorization(OAuthClientProvider):
         only_basic = known is not None and "client_secret_post" not in known
         client.token_endpoint_auth_method = "client_secret_basic" if only_basic else "client_secret_post"
 
-    # The device
+    # The device flow
 
     def _build_form_request(self, address: str, more: dict[str, str]) -> httpx2.Request:
         context = self.context

@@ -11,7 +11,7 @@ import httpx2
 import msgspec
 
 DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
-# Defaults for what the authorization server does not say, and bounds for what it says. In seconds.
+# Defaults for values that the authorization server does not send, and bounds for those it sends. In seconds.
 INTERVAL = 5.0
 SHORTEST_INTERVAL = 0.2
 LONGEST_INTERVAL = 60.0
@@ -64,7 +64,7 @@ async def wait_for_token(
 ) -> httpx2.Response:
     """Poll until the person has signed in; returns the response with the token. Raises `SignInNeeded`.
 
-    `shown` is the question to the person: false if they refuse, true if they confirm.
+    `shown` is the question to the person: False if they refuse, True if they confirm.
     """
     loop = asyncio.get_running_loop()
     question = asyncio.ensure_future(shown)
@@ -110,7 +110,7 @@ _EXPIRED = "the sign-in code expired before it was entered"
 
 
 def error_text(response: httpx2.Response) -> str:
-    """The error that an authorization server reports; nothing else from its answer, which may hold a token."""
+    """The error that an authorization server reports; the rest of its answer may contain a token."""
     given = _members(response)
     said = given.get("error_description") or given.get("error")
     status = f"{response.status_code} {response.reason_phrase}".strip()
@@ -118,7 +118,7 @@ def error_text(response: httpx2.Response) -> str:
 
 
 def _members(response: httpx2.Response) -> dict[str, Any]:
-    """The members of a JSON object; none if the response is anything else."""
+    """The members of a JSON object; empty if the response is anything else."""
     try:
         given = msgspec.json.decode(response.content)
     except ValueError:

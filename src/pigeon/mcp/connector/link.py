@@ -3,12 +3,12 @@
     step          what is done                                       how it may fail
     -----------   ------------------------------------------------   ------------------------------------------
     connect       HTTP: the first request reaches the server         no such host, refused, a sign-in is needed
-    initialize    both say what they are; the version is agreed on   time-out, garbage, it ends, an error
+    initialize    both sides identify; the version is agreed on      time-out, garbage, it ends, an error
     list          tools, prompts and resources are listed            time-out, an error
     connected     calls; lists again when they have changed          it ends, it floods, the session is gone
 
-A server that does not answer delays only its own link. The link ends with `failed`, or silently if it was closed.
-Where the streamable form of HTTP is refused, the older one is tried at the same address, as the protocol has it.
+A server that does not answer delays only its own link. The link ends with `failed`, or silently if it was closed. If
+the streamable form of HTTP is refused, the older one is tried at the same address, as the protocol requires.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ PROGRESS_PAUSE = 0.1
 MOST_ROUNDS = 10
 MOST_VALUES = 100
 LONGEST_INSTRUCTIONS = 1000
-# The statuses by which servers refuse the streamable form of HTTP that know the older one only, and how long such a one
-# may take to begin.
+# The statuses with which servers that only know the older form of HTTP refuse the streamable one, and how long such a
+# server may take to begin.
 OLDER_STATUSES = (400, 404, 405)
 OLDER_SECONDS = 10.0
 TOO_LARGE = f"the server has sent a message of more than {LARGEST_MESSAGE >> 20} MB, which was not read"
@@ -111,7 +111,6 @@ class ServerLink:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Connect to the server in the background."""
         self._task = asyncio.ensure_future(self._run())
 
     async def close(self) -> None:
@@ -128,7 +127,7 @@ class ServerLink:
 
     @property
     def _transport(self) -> McpTransport:
-        """That of the configuration, unless the server has refused it."""
+        """The configured transport, unless the server has refused it."""
         return "sse" if self._refusal else self._config.transport
 
     async def _run(self) -> None:
@@ -291,7 +290,7 @@ class ServerLink:
         notes: list[str] | None = None,
         optional: bool = False,
     ) -> list[Any]:
-        """The items of all pages; stops after `most` items, or when a cursor repeats. `notes` get what is left out."""
+        """The items of all pages; stops after `most` items, or when a cursor repeats. `notes` get the omissions."""
         found: list[Any] = []
         seen: set[str] = set()
         cursor: str | None = None
@@ -357,7 +356,7 @@ class ServerLink:
         self._calls.start(id, self._answer_call(id, request, seconds))
 
     def cancel(self, id: int) -> None:
-        """Cancel a call of the agent; the server is told."""
+        """Cancel a call of the agent, which also notifies the server."""
         self._calls.cancel(id)
 
     async def _answer_call(self, id: int, request: ServerRequest, seconds: float) -> None:
@@ -453,7 +452,7 @@ class ServerLink:
             return await self._on_list_roots(None)
         raise LinkFailed("the server asked for an answer from the model (sampling), which Pigeon refuses")
 
-    # What the server asks
+    # Requests of the server
 
     async def _on_elicitation(self, context: Any, params: Any) -> types.ElicitResult:
         return await self._elicitation.ask(params)
@@ -472,7 +471,7 @@ class ServerLink:
         if kind is not None:
             self._stale.add(kind)
 
-    # How it ended
+    # The end of the connection
 
     def _cancel(self) -> None:
         if self._task is not None:

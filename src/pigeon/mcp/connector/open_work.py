@@ -1,4 +1,4 @@
-"""What is open between an agent and one of its servers: the agent's calls, the server's questions, the time that a step
+"""Open work between an agent and one of its servers: the agent's calls, the server's questions, the time that a step
 may take, and the lists that have changed. `link.py` has one of each."""
 
 from __future__ import annotations

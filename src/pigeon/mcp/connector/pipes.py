@@ -2,7 +2,7 @@
 
 Lines that are not messages are skipped and counted; a line longer than `LARGEST_MESSAGE` is discarded as it arrives;
 notifications that are not used are dropped before they are parsed, and the others are rate-limited. So a flood costs
-time of this process but no memory, and a server that keeps writing garbage is given up.
+time of this process but no memory, and a server that keeps writing garbage is disconnected.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MOST_REQUESTS_PER_SECOND = 50
 CHUNK = 256 * 1024
 LAST_LINES = 20
 LONGEST_LINE = 500
-# The notifications that are used.
+# The notifications that are used; all others are dropped.
 HEARD = (
     "notifications/progress",
     "notifications/cancelled",
@@ -44,7 +44,7 @@ Streams = tuple[Any, Any]
 
 
 class _Head(msgspec.Struct):
-    """The members that tell the kinds of messages apart."""
+    """The members that distinguish the kinds of messages."""
 
     method: str | None = None
     id: int | str | msgspec.UnsetType | None = msgspec.UNSET

@@ -30,7 +30,7 @@ class ConnectorRecord(Struct, frozen=True, kw_only=True, omit_defaults=True, tag
     """One line of the link; its `type` is the name of the class."""
 
 
-# What is inside the records
+# Parts of the records
 
 
 class StoredSignIn(ConnectorRecord, frozen=True, kw_only=True, tag="mcp"):
@@ -165,7 +165,7 @@ class SignInQuestion(ConnectorRecord, frozen=True, kw_only=True):
 
 
 class StoredQuestion(ConnectorRecord, frozen=True, kw_only=True):
-    """What is stored of the sign-in now? Another agent may have renewed it."""
+    """Asks for the stored sign-in, which another agent may have renewed."""
 
 
 Question = ElicitQuestion | SignInQuestion | StoredQuestion
@@ -189,7 +189,7 @@ class SignInAnswer(ConnectorRecord, frozen=True, kw_only=True):
 Answer = ElicitAnswer | SignInAnswer | StoredSignIn | None
 
 
-# What the agent sends
+# Sent by the agent
 
 
 class OpenServer(ConnectorRecord, frozen=True, kw_only=True):
@@ -231,7 +231,7 @@ class AnswerQuestion(ConnectorRecord, frozen=True, kw_only=True):
 ToConnector = OpenServer | CloseServer | AskServer | CancelCall | AnswerQuestion
 
 
-# What the connector sends
+# Sent by the connector
 
 
 class ConnectorReady(ConnectorRecord, frozen=True, kw_only=True):
@@ -279,7 +279,7 @@ class ServerFailed(ConnectorRecord, frozen=True, kw_only=True):
 
 
 class SignInChanged(ConnectorRecord, frozen=True, kw_only=True):
-    """What is to be stored of the sign-in to a server."""
+    """The sign-in data to store for a server."""
 
     server: str
     stored: StoredSignIn
@@ -316,7 +316,7 @@ class QuestionAsked(ConnectorRecord, frozen=True, kw_only=True):
 
 
 class QuestionWithdrawn(ConnectorRecord, frozen=True, kw_only=True):
-    """An answer to this question is not wanted any more."""
+    """The answer to this question is not wanted any more."""
 
     id: int
 
@@ -327,7 +327,6 @@ FromConnector = ConnectorReady | ConnectorUnusable | FromServer | FromCall | Que
 
 
 def encode_line(record: ToConnector | FromConnector) -> bytes:
-    """The record as a line, with its LF."""
     return codec.encode(record) + b"\n"
 
 

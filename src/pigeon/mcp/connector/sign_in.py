@@ -86,7 +86,7 @@ class SignIn:
         if listener is not None:
             listener.close()
 
-    # What the provider asks for
+    # Called by the provider
 
     def read_stored_metadata(self) -> tuple[dict[str, Json] | None, dict[str, Json] | None, float | None]:
         """What is stored besides the tokens: the authorization server, the resource, and when the tokens expire."""
@@ -142,7 +142,7 @@ class SignIn:
         self._store(self._stored)
 
     async def show_code(self, code: DeviceCode) -> bool:
-        """Show a code; false if the person refuses."""
+        """Show a code; returns False if the person refuses."""
         answer = await self._ask_person(SignInQuestion(url=code.address, code=code.code, complete_url=code.complete))
         return answer is not None
 
@@ -161,7 +161,7 @@ class SignIn:
         return f"http://127.0.0.1:{self._port}{CALLBACK}"
 
     async def on_redirect(self, address: str) -> None:
-        """Called with the address that a browser has to be sent to."""
+        """Called with the address to open in a browser."""
         if self._ask is None:
             raise SignInNeeded("a sign-in is needed")
         self._address = address

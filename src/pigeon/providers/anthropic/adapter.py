@@ -43,14 +43,13 @@ _BY_STRICT_REFUSED = {
 
 
 def stream(request: ModelRequest, setup: RequestSetup) -> AsyncIterator[Delta]:
-    """One answer of the Messages API."""
     if compat_of(request.model).get("supportsStrictTools") is True and request.model.reference not in setup.not_strict:
         return _stream_strict_first(request, setup)
     return _stream_request(request, setup, may_be_strict=False)
 
 
 async def _stream_strict_first(request: ModelRequest, setup: RequestSetup) -> AsyncGenerator[Delta, None]:
-    """Ask with strict tools; if these are too much for the server, ask again without, and so from then on."""
+    """Ask with strict tools; if the server cannot handle them, ask again without, and always without from then on."""
     from pigeon.providers.strict_schemas import is_strict_limit_error
 
     async with aclosing(_stream_request(request, setup, may_be_strict=True)) as deltas:
@@ -96,7 +95,6 @@ def headers_of(request: ModelRequest, setup: RequestSetup, body: dict[str, Any])
 
 
 def convert_ahead(request: ModelRequest, cache: HistoryCache) -> None:
-    """Fill the cache with the beginning of a conversation."""
     body_of(request, {}, cache)
 
 
@@ -106,7 +104,6 @@ def body_of(
     cache: HistoryCache | None = None,
     may_be_strict: bool = False,
 ) -> dict[str, Any]:
-    """Returns the JSON body of a request to the Messages API."""
     model = request.model
     compat = compat_of(model)
     mark = _cache_mark(request, compat)
@@ -132,7 +129,7 @@ def body_of(
 
 
 def to_call_id(text: str, _same: bool = False) -> str:
-    """A tool call id as this API takes it."""
+    """A tool call id in the form of this API."""
     return _BAD_ID.sub("_", text)[:64]
 
 
@@ -151,7 +148,7 @@ def _set_cache_mark(block: dict[str, Any], mark: dict[str, str] | None) -> dict[
 
 
 def _mark_last(messages: list[dict[str, Any]], mark: dict[str, str] | None) -> None:
-    """The conversation so far is a cache entry: its end is marked, if it is the user's."""
+    """Mark the end of the conversation as a cache entry, if it is the user's."""
     if mark and messages and messages[-1]["role"] == "user":
         content = messages[-1]["content"]
         if isinstance(content, str):
@@ -204,7 +201,7 @@ def _thinking_fields(request: ModelRequest, compat: dict[str, Any], budgets: Map
         }
     total, budget = split_budget(request, budgets)
     if budget < 1024:
-        # Less is refused by the API, and the answer needs what is left.
+        # The API refuses smaller budgets, and the answer needs what is left.
         return {"thinking": {"type": "disabled"}}
     return {
         "max_tokens": total,
@@ -290,7 +287,8 @@ def _to_tool_result(message: ToolResultMessage) -> dict[str, Any]:
 
 
 def _images_of_failure(message: ToolResultMessage) -> list[dict[str, Any]]:
-    """The API takes only text in the result of a failure: its images follow all results, as the user's."""
+    """The images of a failed result. The API accepts only text in it, so its images follow all results, as the
+    user's."""
     if not message.is_error or not has_images(message.content):
         return []
     lead = {"type": "text", "text": f"Images of the failed call {message.tool_call_id} ({message.tool_name}):"}

@@ -11,7 +11,7 @@ from pigeon.wire.model import Model
 
 
 def _is_known_for(model: Model, _: bool) -> bool:
-    """What holds a model to the schema of a tool holds it to that of an answer: both came with the same models."""
+    """Models that support strict tools also support an answer schema: both came with the same models."""
     compat = {} if isinstance(model.compat, Absent) else model.compat
     return is_served_by(model, "anthropic.com") and compat.get("supportsStrictTools") is True
 

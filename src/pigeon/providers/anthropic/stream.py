@@ -103,7 +103,7 @@ class _StartedBlock:
         return "".join(self._signature)
 
     def append_delta(self, change: _BlockDelta, out: list[Delta], hold: Callable[[int], None]) -> None:
-        """Append what a delta adds to the block, or hold it."""
+        """Append the text of a delta, or hold it."""
         kind = change.type
         if kind == "text_delta":
             text = change.text
@@ -139,7 +139,7 @@ class AnthropicStream(StreamTranslator):
         self._begun = False
 
     def translate_event(self, name: bytes, data: bytes, out: list[Delta]) -> None:
-        if data == b"[DONE]":  # servers that translate from another API say this where nothing belongs
+        if data == b"[DONE]":  # servers that translate from another API send this where it does not belong
             return
         event = decode_event(_decoder, _MessageEvent, data, name)
         kind = event.type or name.decode("utf-8", "replace")
@@ -175,7 +175,7 @@ class AnthropicStream(StreamTranslator):
         self.done = True
 
     def finish(self, out: list[Delta]) -> Finished:
-        """The answer is complete, or it ends in the reason why not."""
+        """The answer is complete, or ends with the reason for a failure."""
         if not self.done:
             raise truncated_stream_error("message_stop" if self._begun else "the message began")
         for index in list(self._open):
@@ -224,7 +224,7 @@ class AnthropicStream(StreamTranslator):
         if block is None:
             return
         if block.whole:
-            # Some servers send the arguments whole, with the start of the block.
+            # Some servers send all arguments at once, with the start of the block.
             out.append(BlockGrew(block.index, codec.encode(block.whole).decode()))
         out.append(BlockClosed(block.index, block.signature or ABSENT, block.redacted))
 
@@ -250,7 +250,7 @@ class AnthropicStream(StreamTranslator):
             usage.cache_creation_input_tokens,
             long_writes,
         )
-        # Proxies leave counts out or send null; what was known stays.
+        # Proxies leave counts out or send null; known counts stay.
         self._counts = [old if new is None else new for old, new in zip(self._counts, fresh, strict=True)]
         sent, output, read, written, written1h = self._counts
         out.append(

@@ -1,6 +1,6 @@
 """The built-in catalogue: the providers that Pigeon knows, and their models from `data/`, read a provider at a time.
 
-The order of `KNOWN` is the order in which a usable default model is looked for. `scripts/make_catalog.py` writes the
+The order of `KNOWN` is the order in which a usable default model is searched. `scripts/make_catalog.py` writes the
 data; `secrets` keeps the variables of `key_variables` away from commands.
 """
 
@@ -21,7 +21,7 @@ DATA = os.path.join(os.path.dirname(__file__), "data")
 class KnownProvider(Struct, frozen=True):
     """One provider; the first variable that is set is its key, one of `bearer` goes out as a bearer token.
 
-    Its `earlier` name still stands in settings, keys, models files, sessions and habits.
+    Its `earlier` name still occurs in settings, keys, models files and sessions, and people still type it.
     """
 
     name: str
@@ -72,12 +72,12 @@ _CURRENT = {known.earlier: name for name, known in KNOWN.items() if known.earlie
 
 
 def current_provider_name(provider: str) -> str:
-    """The name that a provider has now."""
+    """The current name of a provider."""
     return _CURRENT.get(provider.lower(), provider)
 
 
 def current_reference(text: str) -> str:
-    """A reference `provider/…` with the name that its provider has now."""
+    """A reference `provider/…` with the current name of its provider."""
     head, slash, rest = text.partition("/")
     return f"{current_provider_name(head)}/{rest}" if slash else text
 
@@ -89,18 +89,15 @@ def key_variables() -> frozenset[str]:
 
 
 class BuiltInCatalog:
-    """The models that come with Pigeon; `registry` adds what the user configured."""
-
     def __init__(self, folder: str = DATA) -> None:
         self._folder = folder
         self._read: dict[str, list[Model]] = {}
 
     def providers(self) -> list[str]:
-        """All provider ids, in the order of preference."""
         return list(KNOWN)
 
     def models(self, provider: str) -> list[Model]:
-        """The models of one provider; none for an unknown one."""
+        """The models of one provider; empty for an unknown one."""
         if provider not in self._read:
             self._read[provider] = self._load(provider) if provider in KNOWN else []
         return self._read[provider]

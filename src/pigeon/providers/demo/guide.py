@@ -1,7 +1,8 @@
-"""The script of the demo model as data: what it does for which sentences, with which tools, and in which words.
+"""The script of the demo model as data: the tools and the words with which it reacts to which sentences.
 
 `model.py` plays it. In every text, `{name}` stands for a value: what a group of that name matched (`path`, `text`,
-`command`, `old`, `new`, `content`), or what is made of it or of a tool's result (`_values_of` and `_result_text`).
+`command`, `old`, `new`, `content`), or what is derived from it or from a tool's result (`_values_of` and
+`_result_text`).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ POLITENESS = re.compile(
 
 
 class DemoAction(Struct, frozen=True, kw_only=True):
-    """Something that the demo does: by `tool`, or where that is not offered by `command` in a shell.
+    """An action of the demo: by `tool`, or if that is not offered, by `command` in a shell.
 
     Of several `arguments`, the first is used whose keys the offered tool has. `done` reports a result, `when_empty` one
     without content.

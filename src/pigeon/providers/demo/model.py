@@ -1,8 +1,8 @@
 """`demo/guide`: a small model without a network that really uses tools, for first steps and for trying a host.
 
 Plays `guide` as a scripted model plays its file: it understands a handful of plain sentences, calls the tools it is
-offered, answers with what they gave back, and says so when it is asked for anything else. The same conversation always
-gets the same answer.
+offered, answers with their results, and admits when it does not understand. The same conversation always gets the same
+answer.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pigeon.wire.model import Model, ModelCost
 
 PACE_MS = 2.0
 PIECE = [3, 11]
-REMINDER = "<reminder>"  # what the agent says by itself
+REMINDER = "<reminder>"  # messages that the agent adds by itself
 SHOWN_ENTRIES = 30
 SHOWN_LINES = 20
 SHOWN_CHARS = 2_000
@@ -50,7 +50,7 @@ class DemoModel:
 
 
 def demo_model() -> Model:
-    """The model record of the guide."""
+    """The model record of the demo."""
     return Model(
         id=GUIDE,
         name="Demo guide (no key, no network)",
@@ -105,7 +105,7 @@ def _with_thought(request: ModelRequest, thought: str, blocks: list[Block]) -> l
 
 
 def _call_for(step: DemoStep, tools: Mapping[str, ToolSpec]) -> CallBlock | None:
-    """The tool call that does it; None when no offered tool can."""
+    """The tool call that performs the step, or None if no offered tool can."""
     action = step.action
     values = _values_of(step)
     if action.tool in tools:
@@ -128,7 +128,7 @@ def _fill_arguments(form: Json, values: Mapping[str, str]) -> Json:
 
 
 def _values_of(step: DemoStep) -> dict[str, str]:
-    """What stands for the names in the texts of an action."""
+    """The values of the names in the texts of an action."""
     named = {"path": ".", **step.named}
     path, content = named["path"], named.get("content", "")
     content = content if content.endswith("\n") else content + "\n"
@@ -138,7 +138,7 @@ def _values_of(step: DemoStep) -> dict[str, str]:
 
 
 def _quote_path(path: str) -> str:
-    """A path as one shell word that is never taken for an option."""
+    """A path as one shell word that cannot be mistaken for an option."""
     return shlex.quote(f"./{path}" if path.startswith("-") else path)
 
 
@@ -184,7 +184,7 @@ def _last_prompt_and_results(messages: list[ModelMessage]) -> tuple[str, list[To
 
 
 def _output_text(request: ModelRequest, question: str) -> str:
-    """The answer as a program wants it: made of the last listing of files in the conversation."""
+    """The answer for a program, made from the last listing of files in the conversation."""
     from pigeon.providers.demo.values import build_matching_value, select_known
 
     assert request.output is not None
@@ -193,7 +193,7 @@ def _output_text(request: ModelRequest, question: str) -> str:
 
 
 def _last_listing(messages: list[ModelMessage]) -> list[str]:
-    """The names in the newest result of a call that lists a folder."""
+    """The names in the newest result of a tool that lists a folder."""
     answers = (message for message in messages if isinstance(message, AssistantMessage))
     calls = {block.id: block for answer in answers for block in answer.content if isinstance(block, ToolCall)}
     for message in reversed(messages):
@@ -212,6 +212,6 @@ def _is_listing(call: ToolCall) -> bool:
 
 
 def _listed_names_of(result: str) -> list[str]:
-    """The names in the result of a listing; none of an empty folder."""
+    """The names in the result of a listing; empty for an empty folder."""
     entries = [line.strip() for line in result.splitlines() if line.strip()]
     return [] if entries and entries[0].startswith("(") else entries

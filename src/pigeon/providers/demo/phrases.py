@@ -1,4 +1,4 @@
-"""What a message asks the demo model for: sentences of the user matched with the forms of `guide`.
+"""What a message asks of the demo model: sentences of the user, matched with the forms of `guide`.
 
 A message may hold several phrases (`list the files, then read a.txt`). It is understood as a whole or not at all.
 """
@@ -33,7 +33,7 @@ class DemoStep(Struct, frozen=True):
 
 
 class DemoReply(Struct, frozen=True):
-    """Something that is answered without a tool."""
+    """A reply that needs no tool."""
 
     text: str
     is_understood: bool = True

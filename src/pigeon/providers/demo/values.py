@@ -1,4 +1,4 @@
-"""The demo model's answers for programs: a value that fits a JSON Schema, made of what the conversation has shown.
+"""The demo model's answers for programs: a value that fits a JSON Schema, built from the conversation.
 
 Lists of texts are the files of the last listing that the question names, numbers count them, other texts are of the
 question. Where the schema wants something special (a format, limits) a plain value of that form is made up; for a
@@ -17,7 +17,7 @@ from pigeon.wire.base import Json
 
 MOST_ITEMS = 1_000
 MOST_REPEATS = 64
-_LISTED_DEPTH = 2  # how deep lists have items and objects what may be left out: a recursive schema ends there
+_LISTED_DEPTH = 2  # how deep lists have items and objects have optional members: a recursive schema ends there
 _FORMATS = {
     "date": "2000-01-01",
     "time": "12:00:00Z",
@@ -55,14 +55,14 @@ _ENDINGS = {
 
 
 class Known(Struct, frozen=True):
-    """What an answer is made of: the question, and the files of the last listing that it names."""
+    """What an answer is built from: the question, and the files of the last listing that it names."""
 
     question: str
     names: list[str]
 
 
 def select_known(question: str, listed: list[str]) -> Known:
-    """The question, and those files that fit its words; all of them if it has no words about files."""
+    """The question, and those files that match its words; all of them if it has no words about files."""
     words = [word for word in re.findall(r"[a-z0-9_.*-]+", question.lower().rstrip("?.! ")) if word not in _FILLERS]
     wanted = [_ENDINGS.get(word, word.lstrip("*").removesuffix("s") or word) for word in words]
     names = [name for name in listed if any(word in name.lower() for word in wanted)] if wanted else listed
@@ -90,9 +90,9 @@ def _build_value(schema: Any, known: Known, depth: int) -> Json:
 
 
 def _candidates(schema: dict[str, Any], known: Known, depth: int) -> Iterator[Json]:
-    """Values that may fit, the most telling one first."""
+    """Values that may fit, the most meaningful one first."""
     if "$ref" in schema:
-        yield None  # a reference that was cut: nothing is known of it
+        yield None  # a reference that was cut off: nothing is known about it
     base = {key: value for key, value in schema.items() if key not in ("anyOf", "oneOf", "allOf", "not", "if")}
     for part in schema.get("allOf", []):
         base = _merge_schemas(base, part)
@@ -185,7 +185,7 @@ def _build_array(schema: dict[str, Any], known: Known, depth: int) -> list[Json]
 
 
 def _build_next_item(items: Any, known: Known, depth: int, number: int, beside: list[Json]) -> Json:
-    """One more item, another one than those beside it if that can be had by counting."""
+    """One more item, different from those beside it if counting can achieve that."""
     value = _build_value(items, known, depth + 1)
     if value not in beside:
         return value
@@ -210,7 +210,7 @@ def _candidate_texts(schema: dict[str, Any], known: Known) -> Iterator[str]:
 
 
 def _plain_texts(schema: dict[str, Any]) -> Iterator[str]:
-    """Texts that a pattern may match; a pattern cannot be read by public means, so these are only tried."""
+    """Texts that a pattern may match; a pattern cannot be analysed by public means, so these are only tried."""
     yield from (text for text in schema.get("examples", []) if isinstance(text, str))
     yield schema["pattern"].removeprefix("^").removesuffix("$")
     for size in range(1, MOST_REPEATS + 1):
@@ -220,7 +220,7 @@ def _plain_texts(schema: dict[str, Any]) -> Iterator[str]:
 
 
 def _build_number(schema: dict[str, Any], wanted: int, kind: str) -> Json:
-    """The number that is wanted, or one near a limit."""
+    """The wanted number, or one near a limit."""
     step = schema.get("multipleOf", 1)
     lows = [schema[key] for key in ("minimum", "exclusiveMinimum") if key in schema]
     highs = [schema[key] for key in ("maximum", "exclusiveMaximum") if key in schema]
@@ -232,7 +232,7 @@ def _build_number(schema: dict[str, Any], wanted: int, kind: str) -> Json:
 
 
 def _is_valid(value: Json, schema: dict[str, Any]) -> bool:
-    """Whether a value fits; true for a schema that cannot be checked: then the run's own check decides."""
+    """Whether a value fits; True for a schema that cannot be checked, because the run's own check decides then."""
     from pigeon.agent.schema_check import BrokenSchema, CheckTooLong, SchemaCheck
 
     try:

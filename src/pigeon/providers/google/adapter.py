@@ -26,7 +26,7 @@ from pigeon.wire.content import ImageContent, TextContent, ThinkingContent, User
 from pigeon.wire.messages import AssistantMessage, ToolResultMessage, UserMessage
 from pigeon.wire.model import Model, levels_of
 
-# What Google wants as the signature of a call that its models did not make; calls without any are refused.
+# The signature that Google requires for a call that its models did not make; calls without any are refused.
 FOREIGN_CALL = "skip_thought_signature_validator"
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 Parts = list[dict[str, Any]]
@@ -43,7 +43,6 @@ _DYNAMIC = -1
 
 
 def stream(request: ModelRequest, setup: RequestSetup) -> AsyncIterator[Delta]:
-    """One answer of the Gemini API."""
     access = setup.access
     path = f"models/{quote(request.model.id, safe='/')}:streamGenerateContent?alt=sse"
     headers = GOOGLE_GENERATIVE_AI.key_headers(access.key, access.bearer)
@@ -56,12 +55,10 @@ def stream(request: ModelRequest, setup: RequestSetup) -> AsyncIterator[Delta]:
 
 
 def convert_ahead(request: ModelRequest, cache: HistoryCache) -> None:
-    """Fill the cache with the beginning of a conversation."""
     body_of(request, {}, cache)
 
 
 def body_of(request: ModelRequest, budgets: Mapping[str, int], cache: HistoryCache | None = None) -> dict[str, Any]:
-    """Returns the JSON body of a request to the Gemini API."""
     model = request.model
     era = gemini_generation(model.id)
     history = convert_conversation(request, cache, to_call_id, lambda messages, _: contents_of(messages, model, era))
@@ -91,12 +88,12 @@ def body_of(request: ModelRequest, budgets: Mapping[str, int], cache: HistoryCac
 
 
 def to_call_id(text: str, _same: bool = False) -> str:
-    """A tool call id of another API as this one takes it."""
+    """A tool call id of another API in the form of this one."""
     return _BAD_ID.sub("_", text)[:64]
 
 
 def gemini_generation(model_id: str) -> int:
-    """Which Gemini this is, the newest for a name that moves along; 0 for anything else."""
+    """The generation of a Gemini model, the newest for an alias; 0 for any other model."""
     found = _GEMINI.search(model_id.lower())
     return int(found[1] or _NEWEST) if found else 0
 
@@ -137,7 +134,7 @@ def _budget(model: Model, level: str, own: Mapping[str, int]) -> int:
 
 
 def _family(model: Model) -> str:
-    """Which budgets the model takes; nothing if that is not known."""
+    """The family that decides the model's budgets; empty if unknown."""
     if gemini_generation(model.id) != 2:
         return ""
     return next((family for family in _BUDGETS if family in model.id), "")
@@ -226,14 +223,14 @@ class _ContentsBuilder:
 
 
 def _sign_first_call(parts: Parts) -> None:
-    """Of calls that were made together only the first one has a signature, and that one must have it."""
+    """Of calls that were made together only the first one has a signature, and it must have it."""
     call = next((part for part in parts if "functionCall" in part), None)
     if call is not None:
         call.setdefault("thoughtSignature", FOREIGN_CALL)
 
 
 def _flush_images(out: list[dict[str, Any]], images: list[ImageContent]) -> None:
-    """Older models take no images inside a function response: they follow as the user's."""
+    """Older models accept no images inside a function response: they follow as the user's."""
     if images:
         out.append({"role": "user", "parts": [{"text": IMAGES_LEAD}, *(_to_image_part(block) for block in images)]})
         images.clear()

@@ -104,7 +104,7 @@ class GoogleStream(StreamTranslator):
             out.append(_usage_delta(chunk.usage_metadata))
 
     def finish(self, out: list[Delta]) -> Finished:
-        """The answer is complete, or it ends in the reason why not."""
+        """The answer is complete, or ends with the reason for a failure."""
         reason = self._reason
         if reason is None:
             raise truncated_stream_error("a finish reason")

@@ -1,7 +1,7 @@
 """The history cache: the conversation in the form of an API, without converting all of it for each request.
 
 A conversation mostly grows at its end, and each request repeats all of it. The messages are cut into chunks, each of
-which begins with an answer that becomes at least one item in every API (`is_sent_as_item`): in no API does what stands
+which begins with an answer that becomes at least one item in every API (`is_sent_as_item`): in no API do the messages
 before such an answer depend on what follows. All chunks but the last are kept as encoded JSON:
 
     messages    u1  a1 r1 r1  a2 r2 u2   a3 r3
@@ -10,9 +10,9 @@ before such an answer depend on what follows. All chunks but the last are kept a
 
 What is compared, and when it is dropped:
 
-* Messages are compared by identity. `session/context/transcript` hands out the same objects as long as the history
-  stands, so a run of `is` over the prefix is enough; never copy messages on their way here. A hook of extensions that
-  returns other objects costs a conversion, nothing more.
+* Messages are compared by identity. `session/context/transcript` returns the same objects as long as the history is
+  unchanged, so a run of `is` over the prefix is enough; never copy messages on their way here. A hook of extensions
+  that returns other objects only costs a conversion.
 * From the first message that is another object, chunks are dropped from the end. The chunk before it is dropped too if
   what follows now no longer begins a chunk. Their call ids are free again.
 * Another model drops everything, compared by identity too: API, compat flags and whether it takes images may differ.
@@ -39,12 +39,12 @@ from pigeon.providers.history.normalize import (
 from pigeon.providers.http.exchange import encode_body
 from pigeon.wire.model import Model
 
-# Normalized messages, and how many there were in the chunks before them, to items of the API.
+# Converts normalized messages, given the number of messages in the chunks before them, to items of the API.
 ConvertMessages = Callable[[list[ModelMessage], int], list[dict[str, Any]]]
 
 
 class _CachedChunk(Struct, frozen=True):
-    """How many messages a chunk has, before and after they were normalized, how many items, and which call ids."""
+    """The number of messages in a chunk before and after normalizing, of its items, and its call ids."""
 
     messages: int
     normalized: int
@@ -60,7 +60,8 @@ class HistoryCache:
         self._drop_all(lambda text, _: text)
 
     def to_items(self, request: ModelRequest, call_id_form: CallIdForm, convert: ConvertMessages) -> list[Any]:
-        """What the API gets: the last chunk as objects that the adapter may change, all before it as encoded JSON."""
+        """The items for the API: the last chunk as objects that the adapter may change, all before it as encoded
+        JSON."""
         if request.model is not self._model:
             self._model = request.model
             self._drop_all(call_id_form)
@@ -77,7 +78,7 @@ class HistoryCache:
     def _convert_chunk(
         self, messages: list[ModelMessage], model: Model, convert: ConvertMessages, is_last: bool
     ) -> list[dict[str, Any]]:
-        """The items of a chunk; cached unless it is the last one, which may still grow, or be marked."""
+        """The items of a chunk; cached unless it is the last one, which may still grow or be marked."""
         finished: list[Raw] | None = None
         try:
             ready = normalize_messages(messages, model, self._ids)
@@ -122,7 +123,7 @@ class HistoryCache:
 def convert_conversation(
     request: ModelRequest, cache: HistoryCache | None, call_id_form: CallIdForm, convert: ConvertMessages
 ) -> list[Any]:
-    """The conversation in the form of an API; all of it as objects where there is no cache."""
+    """The conversation in the form of an API; without a cache, all of it as objects."""
     if cache is None:
         return convert(
             normalize_messages(frame_with_user_turns(request.messages), request.model, CallIds(call_id_form)), 0

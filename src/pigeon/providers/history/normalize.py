@@ -1,12 +1,12 @@
 """History in a form that the next model accepts, whichever model wrote it.
 
-Every adapter gets its messages through here (`history/cache` calls it per chunk). What a provider refuses once it
-refuses in every later request, so nothing of that kind may pass. Thinking of another model goes, with its signatures;
-call ids are rewritten to what the API takes, and no two calls share one; names that no API takes are rewritten too;
-every call has exactly one result right behind it, and a result always says something; images that no API reads become
-words; failed and blank answers stay out; the user has the first word, and there is always something to answer. At the
-end stand the texts for tool results without text, which adapters share. `tests/fakes/api_rules.py` has the rules
-of each API.
+Every adapter gets its messages through here (`history/cache` calls it per chunk). Content that a provider refuses would
+fail every later request too, so none of it may pass. Thinking of another model is removed, with its signatures; call
+ids are rewritten to what the API accepts, and no two calls share one; names that no API accepts are rewritten too;
+every call has exactly one result right behind it, and a result is never empty; images that no API reads become words;
+failed and blank answers are left out; the first message is the user's, and there is always something to answer. At the
+end of the module are the texts for tool results without text, which adapters share. `tests/fakes/api_rules.py` has the
+rules of each API.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ UNNAMED_TOOL = "unknown"
 MAX_NAME_CHARS = 64
 
 _OTHER_NAMES = {"image/jpg": "image/jpeg", "image/pjpeg": "image/jpeg", "image/x-png": "image/png"}
-# Any text as a call id that the API takes, and whether it is an id of the very model that is asked.
+# Converts any text to a call id that the API accepts; the flag tells whether it comes from the requested model itself.
 CallIdForm = Callable[[str, bool], str]
 _is_legal = re.compile(rf"[A-Za-z_][A-Za-z0-9_-]{{0,{MAX_NAME_CHARS - 1}}}").fullmatch
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_-]")
@@ -54,7 +54,7 @@ _CLOSING = UserMessage(content=CONTINUE, timestamp=0)
 
 
 def frame_with_user_turns(messages: list[ModelMessage]) -> list[ModelMessage]:
-    """The messages with a word of the user before the first answer and behind the last, where there is none."""
+    """The messages with a user message before the first answer and after the last, where there is none."""
     before = itertools.takewhile(lambda message: not is_sent_as_item(message), messages)
     if not any(isinstance(message, UserMessage) for message in before):
         messages = [_OPENING, *messages]
@@ -67,7 +67,7 @@ def frame_with_user_turns(messages: list[ModelMessage]) -> list[ModelMessage]:
 
 
 def normalize_messages(messages: list[ModelMessage], model: Model, ids: CallIds) -> list[ModelMessage]:
-    """The messages as the model may get them; the given ones are not changed."""
+    """The messages as the model may receive them; the given ones are not changed."""
     sees_images = "image" in model.input
     out: list[ModelMessage] = []
     at = 0
@@ -88,7 +88,7 @@ def is_sent_as_item(message: ModelMessage) -> bool:
     """True for an answer that becomes at least one item in every API."""
     if not isinstance(message, AssistantMessage) or message.stop_reason in ("error", "aborted"):
         return False
-    # Asked several times about each message of a long history: no generator, and no copy of a long text.
+    # Called several times for each message of a long history: no generator, and no copy of a long text.
     for block in message.content:
         if isinstance(block, ToolCall):
             return True
@@ -98,7 +98,7 @@ def is_sent_as_item(message: ModelMessage) -> bool:
 
 
 def _fill_blank_turns(messages: list[ModelMessage]) -> None:
-    """Give a text to a blank message of the user where the model would otherwise have nothing to answer.
+    """Fill in a blank message of the user if the model would otherwise have nothing to answer.
 
     Adapters leave blank messages out. Between two answers, or at the end, something must be left.
     """
@@ -128,7 +128,7 @@ def _is_blank(message: UserMessage) -> bool:
 
 
 def _turn_end(messages: list[ModelMessage], at: int) -> int:
-    """Where the next answer begins: results may come late, behind an interjection or an answer that is left out."""
+    """The start of the next answer: results may come late, behind an interjection or an omitted answer."""
     while at < len(messages) and not is_sent_as_item(messages[at]):
         at += 1
     return at
@@ -197,7 +197,7 @@ def _normalize_block(block: AssistantBlock, same: bool, ids: CallIds, renamed: d
 
 
 def to_valid_tool_name(name: str) -> str:
-    """The very same name if every API takes it; else one that they take, for a tool that a model made up."""
+    """The same name if every API accepts it; else a valid one, for a tool that a model made up."""
     if _is_legal(name):
         return name
     legal = _ILLEGAL.sub("_", name) or UNNAMED_TOOL
@@ -205,7 +205,7 @@ def to_valid_tool_name(name: str) -> str:
 
 
 def _normalize_thinking(block: ThinkingContent, same: bool) -> ThinkingContent | None:
-    """Thoughts of another model are left out: as text the next one would take them for what was said to the user."""
+    """Thoughts of another model are left out: as text, the next model would read them as part of the conversation."""
     if not same:
         return None
     signed = not isinstance(block.thinking_signature, Absent) and bool(block.thinking_signature)
@@ -213,7 +213,7 @@ def _normalize_thinking(block: ThinkingContent, same: bool) -> ThinkingContent |
 
 
 class CallIds:
-    """New ids for calls; the same history always gets the same ones, so that caches hold."""
+    """New ids for calls; the same history always gets the same ids, so that caches stay valid."""
 
     def __init__(self, call_id_form: CallIdForm) -> None:
         self._form = call_id_form
@@ -230,7 +230,7 @@ class CallIds:
         self._used.difference_update(keys)
 
     def assign_id(self, old: str, same: bool) -> str:
-        """An id that no other call has; of the same model, the old one if it is free and the API takes it."""
+        """An id that no other call has; for the same model, the old id if it is free and valid for the API."""
         candidate = self._form(old or "call", same)
         number = 2
         while self._key_of(candidate) in self._used:
@@ -243,7 +243,7 @@ class CallIds:
 
     @staticmethod
     def _key_of(candidate: str) -> str:
-        # The Responses API has ids of two halves, `call|item`; the first one is what calls and results share.
+        # The Responses API has ids of two halves, `call|item`; calls and results share the first one.
         return candidate.split("|", maxsplit=1)[0]
 
 
@@ -302,7 +302,7 @@ def _normalize_user(message: UserMessage, sees_images: bool) -> UserMessage:
 
 
 def _with_image_notes(blocks: list[UserBlock], unseen: str, sees_images: bool) -> list[UserBlock]:
-    """The very same blocks if the model can take every image; else with a note for each group that it cannot."""
+    """The same blocks if the model accepts every image; else with a note for each group of unseen images."""
     if all(isinstance(block, TextContent) or (sees_images and _is_readable(block)) for block in blocks):
         return blocks
     out: list[UserBlock] = []
@@ -329,7 +329,7 @@ IMAGES_LEAD = "Images returned by the tools above:"
 
 
 def without_blank_texts(blocks: list[UserBlock]) -> list[UserBlock]:
-    """The images, and the texts that are not blank: no API takes an empty text."""
+    """The images, and the texts that are not blank: no API accepts an empty text."""
     return [block for block in blocks if isinstance(block, ImageContent) or block.text.strip()]
 
 

@@ -1,9 +1,9 @@
-"""The HTTP client: connection pools, one per route, with proxies and certificates; and bodies that came compressed.
+"""The HTTP client: connection pools, one per route, with proxies and certificates; and decompression of bodies.
 
 Importing the HTTP library and loading the certificate store cost a tenth of a second, so both happen in a worker
 thread: in the background after the first answer (`warm`), or when the first request cannot wait any longer. Plain
-`http` base URLs (local servers) do without a certificate store. The library is the pool alone: cookies, redirects and
-authentication flows are not for model servers, and cost a third of the time to the first byte.
+`http` base URLs (local servers) do without a certificate store. Only the library's connection pool is used: model
+servers need no cookies, redirects or authentication flows, which cost a third of the time to the first byte.
 
 Proxies and certificate stores are named by the variables of the agent's own environment, never by the process's, so
 that two agents in one process do not share them.
@@ -28,15 +28,15 @@ USER_AGENT = "pigeon"
 CONNECT_TIMEOUT_S = 15.0
 KEPT_CONNECTIONS = 20
 KEPT_SECONDS = 60.0
-# What is left of an answer that was released: when it is read, how much of it, for how long, and how long the next
-# request waits for that.
+# The rest of a released answer: when it is read, how much of it, for how long, and how long the next request waits for
+# that.
 DRAIN_AFTER_S = 0.001
 DRAIN_BYTES = 64 * 1024
 DRAIN_SECONDS = 1.0
 REUSE_WAIT_S = 0.03
 MAX_ERROR_BYTES = 256 * 1024
 PIECE_BYTES = 1024 * 1024
-# Window sizes of zlib: with a header of gzip or zlib, and without any.
+# Window sizes of zlib: with a gzip or zlib header, and without one.
 _EITHER_HEADER = 47
 _NO_HEADER = -15
 _GZIP = b"\x1f\x8b"
@@ -83,7 +83,7 @@ class HttpResponse:
         return piece
 
     def _unpacked_body(self) -> AsyncIterator[bytes]:
-        """The body; unpacked, if the server compressed it although it was asked not to."""
+        """The body, decompressed if the server compressed it although it was asked not to."""
         packed = self._response.aiter_stream()
         encoding = self.headers.get("content-encoding", "identity").strip().lower()
         if encoding in ("", "identity"):
@@ -91,7 +91,7 @@ class HttpResponse:
         return decompress_body(packed, encoding)
 
     async def read_body(self, limit: int = MAX_ERROR_BYTES) -> bytes:
-        """The body as far as the limit; what a broken connection gave, if it breaks."""
+        """The body up to the limit, or what arrived before a broken connection."""
         parts: list[bytes] = []
         size = 0
         try:
@@ -106,17 +106,16 @@ class HttpResponse:
         return b"".join(parts)[:limit]
 
     async def drop(self) -> None:
-        """Close the connection at once, without reading the rest of the body."""
         if self._shown is not None:
             self._shown.on_response_dropped()
         await self._response.aclose()
 
     def release(self) -> None:
-        """The answer is complete: the client reads the rest of it later, so that the connection can be used again."""
+        """Release a complete answer: the client reads the rest later, so that the connection can be reused."""
         self._http.release(self)
 
     async def drain(self) -> None:
-        """Read what is left, if that is little and comes soon, and close the answer."""
+        """Read the rest if it is short and arrives soon, and close the answer."""
         left = DRAIN_BYTES
         try:
             async with asyncio.timeout(DRAIN_SECONDS):
@@ -134,8 +133,8 @@ class HttpResponse:
 class HttpClient:
     """Sends requests of one agent; closed once, at its end.
 
-    `proxy` is for when the environment names none. `recorders` are shown every exchange. With `answers`, nothing goes
-    to the network: it answers each request instead.
+    `proxy` is used if the environment names none. `recorders` see every exchange. With `answers`, nothing goes to the
+    network: it answers each request instead.
     """
 
     def __init__(
@@ -151,7 +150,7 @@ class HttpClient:
         self._answers = answers
         self._environment = environment
         self._default_headers = {"user-agent": USER_AGENT, "accept-encoding": "identity"}
-        # Silence is up to the watchdog of `exchange`: only there can pings be distinguished from content.
+        # Only the watchdog of `exchange` ends a silence, because it can distinguish pings from content.
         self._timeouts = {"timeout": {"connect": connect_timeout_s, "read": None, "write": None, "pool": None}}
         self._proxy = proxy
         self._pools: dict[Route, httpcore2.AsyncConnectionPool] = {}
@@ -167,7 +166,7 @@ class HttpClient:
             await self._ensure_pool(base_url)
 
     async def send(self, request: HttpRequest) -> HttpResponse:
-        """Send the request and return when the headers of the answer are there."""
+        """Send the request and return when the headers of the answer have arrived."""
         if not self._recorders:
             return HttpResponse(await self._send_raw(request), self)
         shown = ShownExchange(self._recorders, request)
@@ -226,7 +225,7 @@ class HttpClient:
         self._released.append(answer)
 
     async def _wait_for_drain(self, url: str) -> None:
-        """Read what has come of released answers; a TLS connection is worth a short wait for the rest."""
+        """Read what has arrived of released answers; a TLS connection is worth a short wait for the rest."""
         self._drain_released()
         if url.startswith("https:"):
             await asyncio.wait(self._background, timeout=REUSE_WAIT_S)
@@ -264,9 +263,10 @@ class HttpClient:
 
 
 async def _send_with_retry(pool: httpcore2.AsyncConnectionPool, outgoing: httpcore2.Request) -> httpcore2.Response:
-    """Send, and send again where a kept connection is closed without a byte of an answer.
+    """Send, and send again if a kept connection is closed without a byte of an answer.
 
-    The server may have read the request before; to ask a model twice does no harm. Every kept connection may be stale.
+    The server may have read the request before, but asking a model twice does no harm. Every kept connection may be
+    stale.
     """
     from pigeon.providers.http.network import StaleConnection
 
@@ -281,7 +281,7 @@ async def _send_with_retry(pool: httpcore2.AsyncConnectionPool, outgoing: httpco
 
 
 def _header_lines(address: httpcore2.URL, headers: dict[str, str], length: int) -> list[tuple[bytes, bytes]]:
-    """The header lines, with those that every request must have."""
+    """The header lines, including those that every request must have."""
     host = b"[%b]" % address.host if b":" in address.host else address.host
     lines = {
         b"host": host if address.port is None else b"%b:%d" % (host, address.port),
@@ -301,7 +301,7 @@ class InvalidProxy(ValueError):
 
 
 def route_to(url: str, environment: Mapping[str, str], otherwise: str = "") -> Route:
-    """The route to this URL: the environment's proxy, else the given one, unless an exception is made for the host."""
+    """The route to this URL: the environment's proxy, else the given one, unless the host is excepted."""
     return not url.startswith("http:"), _proxy_for(url, environment, otherwise)
 
 
@@ -314,7 +314,7 @@ def _proxy_for(url: str, environment: Mapping[str, str], otherwise: str) -> str 
     try:
         parts = urlsplit(url)
     except ValueError:
-        # The request is refused for this reason, with its name.
+        # The request itself fails for this reason, naming it.
         return None
     proxies = _proxies(environment)
     proxy = proxies.get(parts.scheme) or proxies.get("all")
@@ -324,10 +324,10 @@ def _proxy_for(url: str, environment: Mapping[str, str], otherwise: str) -> str 
 
 
 def _proxies(environment: Mapping[str, str]) -> dict[str, str]:
-    """Proxies by scheme, and the exceptions as `no`; like `urllib.request.getproxies_environment` of this mapping."""
+    """Proxies by scheme, and the exceptions as `no`; like `urllib.request.getproxies_environment` for this mapping."""
     proxies: dict[str, str] = {}
     names = [name for name in environment if name.lower().endswith("_proxy")]
-    # Lower-case names come last and win; an empty one takes the other away.
+    # Lower-case names come last and win; an empty one removes the other.
     for name in sorted(names, key=lambda name: name.endswith("_proxy")):
         scheme, value, is_lower = name[:-6].lower(), environment[name], name.endswith("_proxy")
         if scheme == "http" and not is_lower and "REQUEST_METHOD" in environment:
@@ -344,7 +344,7 @@ def _is_local_host(host: str) -> bool:
 
 
 def _new_pool(route: Route, environment: Mapping[str, str]) -> httpcore2.AsyncConnectionPool:
-    """Connections of one route; imports the library and loads certificates, so call it in a thread."""
+    """A pool for one route; imports the library and loads certificates, so call it in a thread."""
     import httpcore2
 
     from pigeon.providers.http.network import Network
@@ -363,10 +363,10 @@ def _new_pool(route: Route, environment: Mapping[str, str]) -> httpcore2.AsyncCo
 
 @cache
 def own_certificates() -> ssl.SSLContext:
-    """The certificates that are trusted unless the environment names others, loaded once in a process."""
+    """The trusted certificates, unless the environment names others; loaded once in a process."""
     import httpcore2
 
-    # Otherwise the library would look for the two variables in the environment of the process.
+    # Otherwise the library would read the two variables from the environment of the process.
     return httpcore2.default_ssl_context(_trust_env=False)
 
 
@@ -409,13 +409,13 @@ def _proxy_at(url: str, certificates: ssl.SSLContext | None) -> httpcore2.Proxy:
 
 
 def _without_credentials(url: str) -> str:
-    """What may be shown of a URL that cannot be read: all but the user and the password in it."""
+    """An invalid URL without its user and password, for messages."""
     scheme, slashes, rest = url.partition("://")
     return f"{scheme}{slashes}{rest.rpartition('@')[2]}" if slashes else url.rpartition("@")[2]
 
 
 def address_of(url: str) -> httpcore2.URL:
-    """The URL in ASCII: international names in their wire form, other letters of the path escaped."""
+    """The URL in ASCII: international names in their wire form, other non-ASCII letters escaped."""
     from urllib.parse import quote, urlsplit
 
     import httpcore2
@@ -435,13 +435,13 @@ def address_of(url: str) -> httpcore2.URL:
 
 
 class DecodingError(Exception):
-    """The body is not what its header says."""
+    """The body does not match its header."""
 
 
 async def decompress_body(packed: AsyncIterator[bytes], encoding: str) -> AsyncIterator[bytes]:
-    """The body in plain bytes; all that a chunk gives comes before the next chunk is asked for.
+    """The decompressed body; all output of a chunk is yielded before the next chunk is read.
 
-    Piece by piece, so that a small body cannot become a large one in memory at once.
+    It comes in pieces, so that a small body cannot expand to a large one in memory at once.
     """
     if encoding not in ("gzip", "x-gzip", "deflate"):
         raise DecodingError(f"the server sent content-encoding {encoding}, though it was asked for none")
@@ -449,7 +449,7 @@ async def decompress_body(packed: AsyncIterator[bytes], encoding: str) -> AsyncI
     async for chunk in packed:
         for piece in body.decompress(chunk):
             yield piece
-            await asyncio.sleep(0)  # one chunk may give a thousand pieces
+            await asyncio.sleep(0)  # one chunk may expand to a thousand pieces
     if not body.complete:
         raise DecodingError(f"the {encoding} body ended too early")
 
@@ -465,7 +465,7 @@ class _Decompressor:
         self.complete = False
 
     def decompress(self, chunk: bytes) -> Iterator[bytes]:
-        """What this chunk gives, in pieces of limited size."""
+        """The output of this chunk, in pieces of limited size."""
         rest, self._head = self._head + chunk, b""
         while rest and not self._ignored:
             if self._inflater is None:
@@ -483,7 +483,7 @@ class _Decompressor:
                 self._inflater, self.complete = None, True
 
     def _new_inflater(self, head: bytes) -> zlib._Decompress:
-        """Some servers leave away the frame that `deflate` has by the standard."""
+        """Some servers omit the frame that the standard requires for `deflate`."""
         framed = head[0] & 15 == 8 and int.from_bytes(head[:2], "big") % 31 == 0
         bare = self._encoding == "deflate" and not framed and not head.startswith(_GZIP)
         import zlib

@@ -1,4 +1,4 @@
-"""One request from first byte to last: send, try again before the stream begins, read events, watch, translate.
+"""One request from first byte to last: send, retry before the stream begins, read events, watch for silence, translate.
 
 Whatever happens, the deltas end in exactly one `Finished`; a failure is data in it. Closing the iterator, or cancelling
 the task that reads it, drops the connection at once. Every adapter sends its requests through `stream_exchange`; the
@@ -26,7 +26,7 @@ from pigeon.wire import codec
 HEAD_BYTES = 400
 MAX_EVENT_BYTES = 16 * 1024 * 1024
 EMPTY_BYTES_AT_ONCE = 4096
-SILENT_TICKS = 50  # in the time that a stream may be silent; after content, it ends up to one tick late
+SILENT_TICKS = 50  # ticks in the time that a stream may be silent; after content, it ends up to one tick late
 SseEvent = tuple[bytes, bytes]  # its name, which may be empty, and its data
 _BOM = b"\xef\xbb\xbf"
 _T = TypeVar("_T")
@@ -71,9 +71,9 @@ async def stream_exchange(
 
 
 class _DeltaReader:
-    """The body as batches of deltas, one batch for each piece that the network gave.
+    """The body as batches of deltas, one batch for each piece that the network delivered.
 
-    `gave_content` tells of the last batch whether something was said in it: pings, token counts and names are not that.
+    `gave_content` tells whether the last batch contained part of the answer, not just pings, token counts or names.
     """
 
     def __init__(self, response: HttpResponse, translator: StreamTranslator, most_empty: int) -> None:
@@ -88,7 +88,7 @@ class _DeltaReader:
         self._failed: StreamBroken | None = None
 
     async def read_batch(self) -> list[Delta] | None:
-        """The deltas of the next pieces; None when the stream is over."""
+        """The deltas of the next pieces, or None when the stream is over."""
         if self._response.content_type == "application/json" and not self._translator.done:
             return await self._read_whole_answer()
         while self._failed is None and not self._translator.done:
@@ -110,7 +110,8 @@ class _DeltaReader:
         return None
 
     async def _add_empty_size(self, size: int) -> None:
-        """Pings may come without end, and faster than they can be read: then everything else gets its turn."""
+        """Count bytes without content: if pings come without end, faster than they can be read, everything else gets
+        its turn."""
         self._empty += size
         if self._empty > self._most_empty:
             text = f"The provider sent {self._empty} bytes without any content; the request was given up"
@@ -119,7 +120,7 @@ class _DeltaReader:
             await asyncio.sleep(0)
 
     async def _read_whole_answer(self) -> list[Delta]:
-        """Some servers do not stream although they were asked to: the answer is one JSON object."""
+        """Reads an answer that is one JSON object: some servers do not stream although they were asked to."""
         data = await self._response.read_body(MAX_EVENT_BYTES)
         out: list[Delta] = []
         try:
@@ -141,7 +142,7 @@ class _DeltaReader:
         return None
 
     def _translate_events(self, events: list[SseEvent]) -> list[Delta]:
-        """The deltas of these events; those of the events before a break still count, and the break is raised later."""
+        """The deltas of these events; those before a broken event still count, and its error is raised later."""
         out: list[Delta] = []
         take = self._translator.translate_event
         self._events += len(events)
@@ -159,7 +160,7 @@ def _is_content(delta: Delta) -> bool:
 
 
 async def _apply_hooks(hooks: ProviderHooks, request: HttpRequest) -> HttpRequest:
-    """The request as extensions leave it."""
+    """The request after the changes of extensions."""
     body = await hooks.transform_provider_request(request.body)
     headers = await hooks.transform_provider_headers(dict(request.headers))
     return msgspec.structs.replace(request, headers=headers, body=body)
@@ -168,7 +169,7 @@ async def _apply_hooks(hooks: ProviderHooks, request: HttpRequest) -> HttpReques
 async def _open_response(
     setup: RequestSetup, request: HttpRequest, watchdog: Watchdog, style: ErrorStyle
 ) -> HttpResponse:
-    """The answer whose body may be read; a refusal that can pass is asked again as often as the policy says."""
+    """The answer whose body may be read; a transient refusal is retried as often as the policy allows."""
     attempt = 0
     request = await _apply_hooks(setup.hooks, request)
     while True:
@@ -223,20 +224,20 @@ def _silence_failure(idle_ms: int) -> Failure:
 
 
 def _mask_failure(failure: Failure, setup: RequestSetup) -> Failure:
-    """Without keys: servers repeat the request in their error texts, libraries do in their exceptions."""
+    """The failure without keys: servers repeat the request in their error texts, and libraries in their exceptions."""
     return msgspec.structs.replace(failure, message=setup.mask_text(failure.message))
 
 
 class EventTooLong(ValueError):
-    """One event grew past the limit without an end."""
+    """One event exceeded the limit without an end."""
 
 
 class SseParser:
     """Cuts server-sent events out of the bytes as they arrive.
 
-    Lines may end in LF, CR or CRLF, an event may be split anywhere, comments and unknown fields are passed over. The
-    work is linear in the bytes fed, whatever the size of the pieces. Written here because the libraries decode to text
-    first and cost several times more per event.
+    Lines may end in LF, CR or CRLF, an event may be split anywhere, comments and unknown fields are skipped. The work
+    is linear in the bytes fed, whatever the size of the pieces. Written here because the libraries decode to text first
+    and cost several times more per event.
     """
 
     def __init__(self, limit: int = MAX_EVENT_BYTES) -> None:
@@ -246,7 +247,7 @@ class SseParser:
         self._begun = False
 
     def feed(self, chunk: bytes) -> list[SseEvent]:
-        """The events that are complete with this piece."""
+        """The events that this piece completes."""
         if not self._begun:
             chunk = self._strip_bom(chunk)
         if self._after_cr or b"\r" in chunk:
@@ -268,7 +269,7 @@ class SseParser:
         return events
 
     def finish(self) -> list[SseEvent]:
-        """The stream is over: an event whose closing blank line is missing still counts."""
+        """The stream is over: an event without its closing blank line still counts."""
         rest = bytes(self._buffer)
         self._buffer.clear()
         events: list[SseEvent] = []
@@ -322,10 +323,10 @@ class Stalled(Exception):
 
 
 class Watchdog:
-    """Breaks off a wait that brings no content for too long; a limit of 0 means never.
+    """Ends a wait that brings no content for too long; a limit of 0 means never.
 
-    Pings and comments are not content. Silence is counted in ticks of one timer for the whole stream, and only those
-    that find a wait under way: while the consumer is slow, nothing is counted. So a chunk costs two assignments.
+    Pings and comments are not content. Silence is counted in ticks of one timer for the whole stream, and only while a
+    wait is under way: a slow consumer costs nothing. So a chunk costs two assignments.
     """
 
     def __init__(self, limit_s: float) -> None:
@@ -337,7 +338,6 @@ class Watchdog:
         self._expired = False
 
     def reset(self) -> None:
-        """Content came: the full time is there again, and the tick that has begun does not count."""
         self._silent_ticks = -1
 
     async def wait(self, awaitable: Awaitable[_T]) -> _T:
@@ -358,7 +358,6 @@ class Watchdog:
             self._task = None
 
     def stop(self) -> None:
-        """Cancel the timer; the stream is over."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -379,7 +378,7 @@ class Watchdog:
 
 
 def encode_body(body: dict[str, Any]) -> bytes:
-    """The JSON to send; unpaired surrogates, which no provider takes, become U+FFFD."""
+    """The JSON to send; unpaired surrogates, which no provider accepts, become U+FFFD."""
     try:
         return msgspec.json.encode(body)
     except (UnicodeEncodeError, OverflowError):
@@ -391,7 +390,7 @@ def encode_body(body: dict[str, Any]) -> bytes:
 
 def _replace_surrogates(value: Any) -> Any:
     if isinstance(value, str):
-        # A pair that was split into two escapes joins again on its way through UTF-16.
+        # A pair that was split into two escapes is joined on its way through UTF-16.
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, float):
         # As msgspec writes NaN and Infinity.

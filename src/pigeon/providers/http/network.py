@@ -21,7 +21,7 @@ SECOND_ADDRESS_AFTER_S = 0.25
 
 
 class StaleConnection(httpcore2.ReadError):
-    """A connection that had served before was closed by the server, before a byte of the new answer came."""
+    """The server closed a connection that had been used before, before a byte of the new answer came."""
 
 
 class Network(httpcore2.AsyncNetworkBackend):
@@ -38,7 +38,7 @@ class Network(httpcore2.AsyncNetworkBackend):
         """A connection to the first address that answers."""
         loop = asyncio.get_running_loop()
         local = None if local_address is None else (local_address, 0)
-        # An address needs no race between several; and a race that is cancelled may leave a socket to the collector.
+        # A literal address needs no race; and a cancelled race may leave a socket to the collector.
         race = None if ":" in host or host[-1:].isdigit() else SECOND_ADDRESS_AFTER_S
         try:
             async with asyncio.timeout(timeout):
@@ -60,7 +60,7 @@ class Network(httpcore2.AsyncNetworkBackend):
 
 
 class _ReceiveBuffer(asyncio.Protocol):
-    """The asyncio protocol of a connection: keeps what has come and is not read yet, and pauses reading when full."""
+    """The asyncio protocol of a connection: keeps unread data, and pauses reading when full."""
 
     transport: asyncio.Transport
 
@@ -95,7 +95,7 @@ class _ReceiveBuffer(asyncio.Protocol):
 
     @property
     def is_readable(self) -> bool:
-        """True when there is something to read, or nothing will come any more."""
+        """True if there is data, or if the connection has ended."""
         return self.over or bool(self._chunks)
 
     async def wait_until_readable(self) -> None:
@@ -107,7 +107,7 @@ class _ReceiveBuffer(asyncio.Protocol):
                 self._waiter = None
 
     def pop_bytes(self, most: int) -> bytes:
-        """The oldest bytes; nothing at the end."""
+        """The oldest bytes; empty at the end."""
         if not self._chunks:
             return b""
         chunk = self._chunks.popleft()
@@ -126,7 +126,7 @@ class _ReceiveBuffer(asyncio.Protocol):
 
 
 class _BufferedStream(httpcore2.AsyncNetworkStream):
-    """One connection, as the library wants it."""
+    """One connection with the interface that the library requires."""
 
     def __init__(self, received: _ReceiveBuffer) -> None:
         self._received = received
@@ -135,7 +135,7 @@ class _BufferedStream(httpcore2.AsyncNetworkStream):
         self._silent_since_served = False
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        """The next bytes; nothing at the end. What was held back is sent first."""
+        """The next bytes; empty at the end. Held bytes are sent first."""
         if self._held:
             self._received.transport.write(b"".join(self._held))
             self._held.clear()
@@ -156,7 +156,6 @@ class _BufferedStream(httpcore2.AsyncNetworkStream):
         return chunk
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        """Hold the bytes until the next read."""
         self._held.append(buffer)
 
     async def aclose(self) -> None:
@@ -188,10 +187,10 @@ class _BufferedStream(httpcore2.AsyncNetworkStream):
         return _BufferedStream(received)
 
     def get_extra_info(self, info: str) -> Any:
-        """What the pool asks about a connection."""
+        """Details of a connection for the pool."""
         transport = self._received.transport
         if info == "is_readable":
-            # A server that answered early may never read the rest of that request, nor anything behind it.
+            # A server that answered early may never read the rest of that request, nor anything after it.
             unsent = transport.get_write_buffer_size() > 0
             return unsent or self._received.is_readable or _has_input(transport.get_extra_info("socket"))
         names = {"client_addr": "sockname", "server_addr": "peername"}
@@ -199,7 +198,8 @@ class _BufferedStream(httpcore2.AsyncNetworkStream):
 
 
 def _has_input(connection: Any) -> bool:
-    """An idle connection that can be read has been closed by the server, even if the event loop has yet to see it."""
+    """Whether an idle connection has input, which means that the server has closed it, even if the event loop has not
+    noticed."""
     descriptor = -1 if connection is None else connection.fileno()
     if descriptor < 0:
         return True

@@ -1,8 +1,8 @@
-"""The tap of all exchanges with model servers: what is shown of each, to whom, and what may answer in a server's place.
+"""The tap of all exchanges with model servers: who sees which parts of each, and who may answer in a server's place.
 
 `HttpClient` shows every exchange to its recorders as it happens: `--trace` and `--verbose` (`frontends/observing`), and
 `--record` (`providers/recording/writer`). A recording answers requests in the form of `RawAnswer`, below everything
-that reads answers, so that a replayed answer goes the way of a real one.
+that reads answers, so that a replayed answer is processed like a real one.
 """
 
 from __future__ import annotations
@@ -28,60 +28,54 @@ class HttpRequest(Struct, frozen=True):
 
 
 class ExchangeRecorder(Protocol):
-    """What is shown every exchange with a server, as it happens; each has a number of its own."""
+    """Sees every exchange with a server as it happens; each has its own number."""
 
     def on_request_start(self, request: HttpRequest) -> int:
         """Called before a request leaves; returns the number of the exchange."""
         ...
 
     def on_response_started(self, number: int, status: int, headers: Mapping[str, str]) -> None:
-        """The head of the answer has come."""
+        """Called when the head of the response has arrived."""
         ...
 
-    def on_body_piece(self, number: int, piece: bytes | None) -> None:
-        """A piece of the body has come; none at its end."""
-        ...
+    def on_body_piece(self, number: int, piece: bytes | None) -> None: ...
 
     def on_exchange_failed(self, number: int, error: Exception) -> None:
-        """There is no answer, or it breaks off here."""
+        """Called when there is no response, or when it breaks off."""
         ...
 
     def on_response_dropped(self, number: int) -> None:
-        """The agent stopped reading the answer before its end."""
+        """Called when the agent stopped reading the response before its end."""
         ...
 
     def on_client_closed(self) -> None:
-        """There will be no further exchange."""
+        """Called when there will be no further exchange."""
         ...
 
 
 class RawAnswer(Protocol):
-    """An answer as the HTTP library has it."""
+    """A response as the HTTP library delivers it."""
 
     @property
-    def status(self) -> int:
-        """The HTTP status code of the answer."""
-        ...
+    def status(self) -> int: ...
 
     @property
-    def headers(self) -> Sequence[tuple[bytes, bytes]]:
-        """The header lines as pairs of name and value."""
-        ...
+    def headers(self) -> Sequence[tuple[bytes, bytes]]: ...
 
     def aiter_stream(self) -> AsyncIterator[bytes]:
         """Yields the body in the pieces in which it arrives."""
         ...
 
     async def aclose(self) -> None:
-        """Close the connection, or give it back if the body was read to its end."""
+        """Close the connection, or return it to the pool if the body was read to its end."""
         ...
 
 
 class AnswerSource(Protocol):
-    """What answers in place of the network."""
+    """Answers requests in place of the network."""
 
     async def answer(self, request: HttpRequest) -> RawAnswer:
-        """The answer to a request; raises what a network would."""
+        """The response to a request; raises what a network would."""
         ...
 
     def close(self) -> None:
@@ -97,19 +91,17 @@ class ShownExchange:
         self._over = False
 
     def on_response_started(self, status: int, headers: Mapping[str, str]) -> None:
-        """The head of the answer has come."""
         for recorder, number in self._shown:
             recorder.on_response_started(number, status, headers)
 
     def on_body_piece(self, piece: bytes | None) -> None:
-        """A piece of the body has come, or its end."""
+        """Show a piece of the body, or None for its end."""
         if not self._over:
             self._over = piece is None
             for recorder, number in self._shown:
                 recorder.on_body_piece(number, piece)
 
     def on_exchange_failed(self, error: Exception) -> None:
-        """There is no answer, or it breaks off."""
         if not self._over:
             self._over = True
             for recorder, number in self._shown:

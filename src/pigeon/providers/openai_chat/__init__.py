@@ -1,1 +1,1 @@
-"""The API `openai-completions`, and how servers that imitate it differ."""
+"""The API `openai-completions`, and how compatible servers differ."""

@@ -1,6 +1,6 @@
 """`openai-completions`: requests for chat completions, as OpenAI and every compatible server take them.
 
-`compat.py` says how the servers differ, `thinking.py` how each is asked to think, `stream.py` reads the answers.
+`compat.py` describes how the servers differ, `thinking.py` how each is told to think, `stream.py` reads the answers.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def stream(request: ModelRequest, setup: RequestSetup) -> AsyncIterator[Delta]:
 
 
 def headers_of(request: ModelRequest, setup: RequestSetup, compat: ChatCompat) -> dict[str, str]:
-    """Authentication, and the session where the server keeps a cache by it."""
+    """Authentication, and the session if the server caches by session."""
     headers = OPENAI_COMPLETIONS.key_headers(setup.access.key, setup.access.bearer)
     if compat.send_session_affinity_headers and request.session_id and request.cache != "none":
         headers.update(affinity_headers(request.session_id, compat.session_affinity_format))
@@ -60,7 +60,7 @@ def headers_of(request: ModelRequest, setup: RequestSetup, compat: ChatCompat) -
 
 
 def affinity_headers(session_id: str, style: str) -> dict[str, str]:
-    """The headers that bring a session back to the same machine."""
+    """The headers that route a session back to the same machine."""
     if style == "openrouter":
         return {"x-session-id": session_id}
     if style == "mistral":
@@ -72,14 +72,12 @@ def affinity_headers(session_id: str, style: str) -> dict[str, str]:
 
 
 def convert_ahead(request: ModelRequest, cache: HistoryCache) -> None:
-    """Fill the cache with the beginning of a conversation."""
     body_of(request, chat_compat_of(request.model), {}, cache)
 
 
 def body_of(
     request: ModelRequest, compat: ChatCompat, budgets: Mapping[str, int], cache: HistoryCache | None = None
 ) -> dict[str, Any]:
-    """Returns the JSON body of a request to a chat completions server."""
     model = request.model
     form = to_short_call_id if compat.short_call_ids else to_openai_call_id if compat.is_openai else to_call_id
     prompt = instruction_messages(request, compat)
@@ -101,7 +99,7 @@ def body_of(
         if compat.zai_tool_stream:
             body["tool_stream"] = True
     elif not compat.is_openai and has_tool_traffic(request.messages):
-        # Some proxies refuse a history with calls unless the list is there; OpenAI itself refuses an empty one.
+        # Some proxies refuse a history with calls without this list; OpenAI itself refuses an empty one.
         body["tools"] = []
     body.update(_cache_fields(request, compat))
     body.update(_vllm_fields(compat))
@@ -120,7 +118,7 @@ def body_of(
 
 
 def _vllm_fields(compat: ChatCompat) -> dict[str, Any]:
-    """What servers such as vLLM take beyond the API."""
+    """The fields that servers such as vLLM accept beyond the API."""
     fields = {
         "priority": compat.vllm_priority,
         "return_token_ids": compat.return_token_ids or None,
@@ -130,14 +128,15 @@ def _vllm_fields(compat: ChatCompat) -> dict[str, Any]:
 
 
 def to_call_id(text: str, same: bool = False) -> str:
-    """A tool call id as these servers take it. Their own may be longer, and models repeat the form that they see."""
+    """A tool call id in the form of these servers. Their own ids may be longer, and models repeat the form that they
+    see."""
     if same and len(text) <= OWN_CALL_ID_CHARS:
         return text
     return to_openai_call_id(text)
 
 
 def to_openai_call_id(text: str, _same: bool = False) -> str:
-    """A tool call id as OpenAI takes it."""
+    """A tool call id in the form of OpenAI."""
     joined = text.replace("|", "_")
     if len(joined) <= CALL_ID_CHARS:
         return joined
@@ -181,8 +180,8 @@ def _cache_fields(request: ModelRequest, compat: ChatCompat) -> dict[str, Any]:
 
 
 def _mark_for_cache(prompt: list[dict[str, Any]], history: list[Any], tools: list[dict[str, Any]] | None) -> None:
-    """Cache marks as the Messages API has them: instructions, last tool, end of the conversation."""
-    # Finished JSON comes before the last chunk of the conversation, and that chunk always has a text.
+    """Set cache marks like those of the Messages API: instructions, last tool, end of the conversation."""
+    # Encoded JSON comes before the last chunk of the conversation, and that chunk always has a text.
     end = next((item for item in reversed(history) if isinstance(item, dict) and _has_text(item)), None)
     for message in [*prompt, *([] if end is None else [end])]:
         if isinstance(message["content"], str):
@@ -265,7 +264,7 @@ def _to_tool_message(message: ToolResultMessage, compat: ChatCompat) -> dict[str
 
 
 def _to_assistant_message(message: AssistantMessage, compat: ChatCompat) -> dict[str, Any] | None:
-    """Content is one string wherever that is enough: lists make some models imitate the structure."""
+    """Content is one string if possible: lists make some models imitate the structure."""
     texts = [block.text for block in message.content if isinstance(block, TextContent) and block.text.strip()]
     thoughts = [block for block in message.content if isinstance(block, ThinkingContent)]
     calls = [block for block in message.content if isinstance(block, ToolCall)]
@@ -295,7 +294,7 @@ def _to_assistant_message(message: AssistantMessage, compat: ChatCompat) -> dict
 
 
 def _content_with_thinking(thoughts: list[ThinkingContent], texts: list[str]) -> dict[str, Any]:
-    """Thinking goes back as the part of the content that it came as."""
+    """Thinking is sent back in the part of the content in which it came."""
     thinking = [thought.thinking for thought in thoughts if thought.thinking.strip()]
     if not thinking:
         return {}
@@ -308,7 +307,7 @@ def _to_text_part(text: str) -> dict[str, Any]:
 
 
 def _reasoning_fields(thoughts: list[ThinkingContent]) -> dict[str, Any]:
-    """Thinking goes back in the field that it came in."""
+    """Thinking is sent back in the field in which it came."""
     if not thoughts or isinstance(thoughts[0].thinking_signature, Absent):
         return {}
     signature = thoughts[0].thinking_signature

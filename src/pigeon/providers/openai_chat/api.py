@@ -8,13 +8,13 @@ from pigeon.providers.api import STRING_FORMATS, Api, OutputField, is_served_by
 from pigeon.wire.base import Json
 from pigeon.wire.model import Model
 
-# Before the first models that had structured output; everything OpenAI has made since has it, too.
+# Models older than structured output; everything that OpenAI has made since supports it.
 _OLD_MODELS = r"gpt-3|gpt-4(?:$|-)|gpt-4o-2024-05|o1-(?:mini|preview)|chatgpt-"
 _LIMITS = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minItems", "maxItems"}
 
 
 def has_structured_output(model: Model) -> bool:
-    """Whether a model of OpenAI has structured output."""
+    """Whether a model of OpenAI supports structured output."""
     return re.match(_OLD_MODELS, model.id) is None
 
 

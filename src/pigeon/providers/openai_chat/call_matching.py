@@ -1,9 +1,9 @@
 """Which tool call a piece of a streamed chat answer belongs to.
 
-A call comes in pieces: first its id and name, then its arguments as cuts of a JSON text. By the book each piece names
-its call by `index`. Servers that imitate the API do not: some give every call the index 0, some send none, some make up
-a new id for each piece, some repeat the name. `CallMatcher.match_piece` decides in this order; `slot` is the index or,
-in a chunk of several pieces without one, the place in the chunk:
+A call comes in pieces: first its id and name, then its arguments as cuts of a JSON text. In the standard each piece
+names its call by `index`. Servers that imitate the API do not: some give every call the index 0, some send none, some
+make up a new id for each piece, some repeat the name. `CallMatcher.match_piece` decides in this order; `slot` is the
+index or, in a chunk of several pieces without one, the place in the chunk:
 
     piece has                        an earlier call                          the piece belongs to
     -------------------------------  ---------------------------------------  ------------------------------
@@ -17,7 +17,7 @@ in a chunk of several pieces without one, the place in the chunk:
                                                                               else that call
     anything                         none in its slot                         a new call
 
-`_is_next_call` checks what is known of the open call: another name, or arguments that are complete JSON, mean that
+`_is_next_call` checks what is known about the open call: another name, or arguments that are complete JSON, mean that
 the piece begins the next one. `ChatStream` feeds the matcher and announces a call once its name is known.
 """
 
@@ -43,7 +43,7 @@ class CallFunction(Struct):
 
 
 class CallPiece(Struct):
-    """A piece of a call as it came."""
+    """A piece of a call as it arrived."""
 
     needed: ClassVar = ("function",)
     index: int | None = None
@@ -52,7 +52,7 @@ class CallPiece(Struct):
 
 
 class PendingCall:
-    """One call while it arrives; `index` is its block once it is announced, until then arguments are held back."""
+    """One call while it arrives; `index` is its block once it is announced, and until then arguments are held."""
 
     def __init__(self, slot: int | None, call_id: str) -> None:
         self.slot = slot
@@ -68,28 +68,27 @@ class PendingCall:
         self._escaped = False
 
     def set_call_id(self, call_id: str) -> None:
-        """Use the id of a later piece, if the call has none from the server and is not announced yet."""
+        """Use the id of a later piece, unless the call has a server's id or is announced already."""
         if self.index < 0 and not self.ids:
             self.call_id = call_id
 
     def announce(self, name: str, index: int) -> str:
-        """The call has its name and its block from here on; returns the arguments that were held back."""
+        """Set the name and block of the call; returns the arguments that were held."""
         self.name, self.index = name, index
         held = "".join(self._held)
         self._held.clear()
         return held
 
     def try_pass_arguments(self, text: str) -> bool:
-        """Adds arguments; returns True if they can be passed on now, False if they are held until the call is
-        announced.
-        """
+        """Add arguments; returns True if they can be passed on now, False if they are held until the call is
+        announced."""
         self._unread.append(text)
         if self.index < 0:
             self._held.append(text)
         return self.index >= 0
 
     def is_complete(self) -> bool:
-        """Whether the arguments so far end where JSON may end; what was looked at once is not looked at again."""
+        """Whether the arguments so far are complete JSON; text that was examined is not examined again."""
         for char in "".join(self._unread):
             if self._escaped:
                 self._escaped = False
@@ -106,7 +105,7 @@ class PendingCall:
 
 
 class CallMatcher:
-    """The calls of one answer, in the order in which they began; `hold` counts what is kept of them."""
+    """The calls of one answer in the order of their beginnings; `hold` counts what is kept of them."""
 
     def __init__(self, hold: Callable[[int], None], new_id: Callable[[], str] = RANDOM_IDS.request_id) -> None:
         self._hold = hold
@@ -118,7 +117,7 @@ class CallMatcher:
     ) -> PendingCall:
         """The call of this piece, a new one if need be.
 
-        In a chunk of several pieces, `place` is where this one stands and `taken` are the calls of those before it.
+        In a chunk of several pieces, `place` is the position of this one, and `taken` are the calls of those before it.
         """
         slot = place if piece.index is None else piece.index
         call = self._find_call(piece, slot, taken or [])
@@ -133,7 +132,7 @@ class CallMatcher:
             call.set_call_id(piece.id)
         if piece.id and (not call.ids or (piece.function is not None and piece.function.arguments)):
             self._hold(len(piece.id))
-            # Servers that make up an id for each piece never come back to an old one.
+            # Servers that invent an id for each piece never reuse an old one.
             if len(call.ids) < MOST_IDS:
                 call.ids.add(piece.id)
         return call
@@ -157,7 +156,7 @@ class CallMatcher:
 
 
 def _is_next_call(call: PendingCall, piece: CallPiece, name: str) -> bool:
-    """Whether a piece with a name, where another call is open, is the first one of the next call."""
+    """Whether a piece with a name begins the next call while another one is open."""
     if not call.name:
         return piece.index is None and bool(piece.id and call.ids)
     if piece.id:

@@ -1,4 +1,4 @@
-"""How a server that calls itself OpenAI-compatible differs: detected from provider and host, overridden by the user."""
+"""How an OpenAI-compatible server differs: detected from provider and host, overridden by the user."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class ChatCompat(Record, kw_only=True):
 _TOKENS = {"maxTokensField": "max_tokens"}
 _NO_EFFORT = {"supportsReasoningEffort": False}
 _OPENAI = {"supportsStore": True, "supportsDeveloperRole": True, "takesCacheKey": True, "isOpenai": True}
-# By the end of the host name; a provider with that id counts too.
+# By the end of the host name; a provider with that id matches too.
 _HOSTS: dict[str, dict[str, Any]] = {
     "openai.com": _OPENAI,
     "azure.com": _OPENAI,
@@ -98,7 +98,7 @@ _PROVIDER_HOSTS = {
 
 
 def chat_compat_of(model: Model) -> ChatCompat:
-    """The flags for a model: what its host is known for, then what is configured; raises `BadRecord` on a wrong one."""
+    """The flags for a model: those known for its host, then the configured ones; raises `BadRecord` for a wrong one."""
     host = _known_host(model)
     flags = dict(_HOSTS.get(host, {}))
     if host == "openrouter.ai" and model.id.startswith("anthropic/"):
@@ -109,7 +109,7 @@ def chat_compat_of(model: Model) -> ChatCompat:
         return msgspec.convert(flags, ChatCompat, strict=False)
     except msgspec.ValidationError:
         try:
-            return codec.convert(flags, ChatCompat)  # the same, but it says in words which flag is wrong
+            return codec.convert(flags, ChatCompat)  # the same, with an error text that names the wrong flag
         except BadRecord as error:
             raise BadRecord(f"compat in models.json: {error}") from None
 

@@ -132,7 +132,7 @@ class ChatStream(StreamTranslator):
             out.append(_usage_delta(usage))
 
     def finish(self, out: list[Delta]) -> Finished:
-        """The answer is complete, or it ends in the reason why not."""
+        """The answer is complete, or ends with the reason for a failure."""
         if self._reason is None and self._needs_finish:
             raise truncated_stream_error("a finish reason")
         if self._thinking >= 0:
@@ -185,7 +185,7 @@ class ChatStream(StreamTranslator):
         self._hold_tokens(self._sampled.logprobs, [one.logprob for one in told or [] if one.logprob is not None])
 
     def _hold_tokens(self, held: list[Any], more: list[Any]) -> None:
-        """Keep what a program may train with, up to a limit that no real answer reaches."""
+        """Keep tokens that a program may train with, up to a limit that no real answer reaches."""
         if len(held) + len(more) <= MOST_TOKENS:
             held += more
 
@@ -202,7 +202,7 @@ class ChatStream(StreamTranslator):
             out.append(BlockGrew(self._thinking, text))
 
     def _add_parts(self, content: Any, out: list[Delta]) -> None:
-        """Content in parts, as Mistral's models send it when they think."""
+        """Add content in parts, as Mistral's models send it when they think."""
         for part in content if isinstance(content, list) else [content]:
             thoughts = part.get("thinking") if isinstance(part, dict) and part.get("type") == "thinking" else None
             if thoughts:
@@ -265,7 +265,7 @@ def _usage_delta(usage: _ChatUsage) -> Delta:
 
 
 def _text_in(parts: Any) -> str:
-    """Some servers send content as a list of parts."""
+    """The text of a list of parts, which some servers send as content."""
     if not isinstance(parts, list):
         return ""
     texts = (part.get("text") or part.get("summary") for part in parts if isinstance(part, dict))
@@ -273,7 +273,7 @@ def _text_in(parts: Any) -> str:
 
 
 class _Detail:
-    """One reasoning detail, put together from its pieces; it is replayed as it came."""
+    """One reasoning detail, joined from its pieces; it is sent back as it came."""
 
     def __init__(self, first: dict[str, Any]) -> None:
         self._fields = dict(first)
@@ -291,7 +291,7 @@ class _Detail:
         return True
 
     def to_dict(self) -> dict[str, Any]:
-        """The detail with all that its pieces added."""
+        """The detail with everything that its pieces added."""
         return {**self._fields, **{key: "".join(parts) for key, parts in self._more.items()}}
 
 

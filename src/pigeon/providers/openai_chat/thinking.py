@@ -16,7 +16,7 @@ BUDGET_FIELD = "thinking_token_budget"
 
 
 class _ThinkingChoice(Struct, frozen=True):
-    """The level that was chosen, and the tokens that thinking may take, 0 for none."""
+    """The chosen level, and the tokens for thinking, 0 for no limit."""
 
     model: Model
     compat: ChatCompat
@@ -25,7 +25,6 @@ class _ThinkingChoice(Struct, frozen=True):
 
     @property
     def is_on(self) -> bool:
-        """False if the model is not to think."""
         return self.level != "off"
 
     @property
@@ -35,15 +34,15 @@ class _ThinkingChoice(Struct, frozen=True):
 
     @property
     def effort(self) -> str | None:
-        """What the model calls the level; off has a name only where the model's map gives it one."""
+        """The model's name of the level; "off" only has a name if the model's map has one."""
         return self.level_name(self.level if self.is_on else None)
 
     def level_name(self, default: str | None) -> str | None:
-        """What the model's map calls the level, else the default."""
+        """The name of the level in the model's map, else the default."""
         return mapped_level(self.model, self.level, default)
 
     def with_effort(self, fields: dict[str, Any]) -> dict[str, Any]:
-        """The fields, and the effort where the server knows it."""
+        """The fields, with the effort if the server supports it."""
         effort = self.effort if self.compat.supports_reasoning_effort else None
         return {**fields, "reasoning_effort": effort} if effort else fields
 
@@ -51,7 +50,7 @@ class _ThinkingChoice(Struct, frozen=True):
 def thinking_fields(
     request: ModelRequest, compat: ChatCompat, budgets: Mapping[str, int], cap: int = 0
 ) -> dict[str, Any]:
-    """The fields to add to a body that asks for at most so many tokens; none for a model that does not reason."""
+    """The fields to add to a body with at most so many output tokens; empty for a model that does not reason."""
     if not request.model.reasoning:
         return {}
     level = request.thinking
@@ -122,14 +121,14 @@ def _ant_ling_fields(choice: _ThinkingChoice) -> dict[str, Any]:
 def _mistral_fields(choice: _ThinkingChoice) -> dict[str, Any]:
     if choice.model.id.startswith("magistral"):
         return {"prompt_mode": "reasoning"} if choice.is_on else {}
-    # Most of these models know only "high" and "none"; models of others that are hosted there may not know "none".
+    # Most of these models only know "high" and "none"; hosted models of other makers may not know "none".
     default = "high" if choice.is_on else "none" if choice.model.id.startswith("mistral-") else None
     effort = choice.level_name(default) if choice.compat.supports_reasoning_effort else None
     return {"reasoning_effort": effort} if effort else {}
 
 
 def _fill_template_arguments(wanted: dict[str, Any], choice: _ThinkingChoice) -> dict[str, Any]:
-    """Template arguments with their variables put in."""
+    """Template arguments with their variables filled in."""
     budget = choice.budget if choice.budget or not choice.is_on else None
     variables = {"thinking.enabled": choice.is_on, "thinking.effort": choice.effort, "thinking.budget": budget}
     out: dict[str, Any] = {}

@@ -1,1 +1,1 @@
-"""The API `openai-responses`, also as Azure serves it."""
+"""The API `openai-responses`, also as served by Azure."""

@@ -71,12 +71,10 @@ def headers_of(request: ModelRequest, access: Access) -> dict[str, str]:
 
 
 def convert_ahead(request: ModelRequest, cache: HistoryCache) -> None:
-    """Fill the cache with the beginning of a conversation."""
     body_of(request, cache)
 
 
 def body_of(request: ModelRequest, cache: HistoryCache | None = None) -> dict[str, Any]:
-    """Returns the JSON body of a request to the Responses API."""
     model = request.model
     compat = compat_of(model)
     developer = model.reasoning and compat.get("supportsDeveloperRole", True)
@@ -126,7 +124,7 @@ def _to_tool_records(tools: list[ToolSpec], may_be_strict: bool) -> Items:
 
 
 def to_call_id(text: str, same: bool = False) -> str:
-    """The call half of an id, as this API takes it; item ids of another model are left out."""
+    """The call half of an id in the form of this API; item ids of another model are left out."""
     call = text.split("|", maxsplit=1)[0]
     half = re.sub(r"[^A-Za-z0-9_-]", "_", call)
     if len(half) > CALL_ID_CHARS:
@@ -168,7 +166,7 @@ def azure_url(model: Model, env: Mapping[str, str]) -> str:
 
 
 def _deployment(model_id: str, env: Mapping[str, str]) -> str:
-    """What the model is called in this resource: `model=deployment,...`."""
+    """The model's name in this Azure resource: `model=deployment,...`."""
     for pair in env.get("AZURE_OPENAI_DEPLOYMENT_NAME_MAP", "").split(","):
         name, _, deployment = pair.partition("=")
         if name.strip() == model_id and deployment.strip():
@@ -182,7 +180,7 @@ def instruction_items(system_prompt: str, role: str) -> Items:
 
 
 def input_items(history: list[ModelMessage], model: Model, before: int) -> Items:
-    """The conversation, or the part of it that comes after so many messages."""
+    """The conversation, or the part of it after so many messages."""
     out: Items = []
     for index, message in enumerate(history, before):
         if isinstance(message, UserMessage):
@@ -240,7 +238,8 @@ def _item_of_block(block: AssistantBlock, same: bool) -> dict[str, Any] | None:
 
 
 def _try_ensure_unique_id(item: dict[str, Any], used: set[str], fallback: str) -> bool:
-    """Give a text an id that no other item of the answer has: the API refuses two. False for a repeated thought."""
+    """Give a text an id that no other item of the answer has, because the API refuses duplicates. Returns False for a
+    repeated thought."""
     known = item.get("id", "")
     if item["type"] == "message" and (not known or known in used):
         item["id"] = fallback

@@ -1,4 +1,4 @@
-"""The declarations of `openai-responses`, and of the same API as Azure serves it."""
+"""The declarations of `openai-responses`, and of the same API as served by Azure."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ _whole = msgspec.json.Decoder(_ResponseObject)
 
 
 class _OpenItem:
-    """An output item while it arrives; `implied` until the server announces one that only deltas spoke of."""
+    """An output item while it arrives; `implied` until the server announces one that only appeared in deltas."""
 
     __slots__ = ("grown", "implied", "index", "kind", "part")
 
@@ -89,14 +89,14 @@ class _OpenItem:
         self.part = 0
 
     def try_accept_announcement(self, kind: Any) -> bool:
-        """Accepts the announcement of an item by the server; returns False if it cannot be this one."""
+        """Accept the server's announcement of an item; returns False if it cannot be this one."""
         if not self.implied or self.kind != kind:
             return False
         self.implied = False
         return True
 
     def append_text(self, text: str, part: int) -> BlockGrew:
-        """The delta of more text; a blank line stands between two parts of a summary."""
+        """The delta of more text; a blank line separates two parts of a summary."""
         if part != self.part and part >= 0:
             self.part = part
             if self.grown:
@@ -149,7 +149,7 @@ class ResponsesStream(StreamTranslator):
         self._end_response("response.failed" if response.error else "response.completed", response, out)
 
     def finish(self, out: list[Delta]) -> Finished:
-        """The answer is complete, or it ends in the reason why not."""
+        """The answer is complete, or ends with the reason for a failure."""
         response = self._last
         if response is None:
             raise truncated_stream_error("the response was completed")
@@ -178,7 +178,7 @@ class ResponsesStream(StreamTranslator):
     def _start_item(
         self, place: int, item: dict[str, Any], out: list[Delta], implied: bool = False
     ) -> _OpenItem | None:
-        """Begin an item at the given place, or else behind the others."""
+        """Begin an item at the given place, or else after the others."""
         place = self._reserve_place(place)
         old = self._items.get(place)
         if old is not None:
@@ -245,17 +245,17 @@ class ResponsesStream(StreamTranslator):
             if text:
                 out.append(BlockGrew(item.index, text))
         if item.kind == "reasoning" and not done.get("encrypted_content") and done.get("id"):
-            # Azure gives the encrypted content only with the completed response.
+            # Azure sends the encrypted content only with the completed response.
             self.count_held(len(codec.encode(done)))
             self._unsealed.append((item, done))
             return
         out.append(BlockClosed(item.index, _signature(item.kind, done)))
 
     def _add_missing_output(self, output: list[dict[str, Any]], out: list[Delta]) -> None:
-        """Append what came only with the end of the response.
+        """Append output that only came with the end of the response.
 
-        Ids and places are no help in telling it from what is known, some servers change them: a kind of item counts
-        as new if there was none of it before.
+        Ids and places do not help to recognize known output, because some servers change them: a kind of item counts as
+        new if there was none of it before.
         """
         before = set(self._kinds)
         for place, done in enumerate(output):
@@ -265,7 +265,7 @@ class ResponsesStream(StreamTranslator):
                 del self._items[place]
                 self._complete_item(item, done, out)
             elif kind == "reasoning" and before and kind not in before:
-                # Behind what it led to, it can be read but not sent back.
+                # Behind the output that it led to, it can be read but not sent back.
                 text = _whole_text("reasoning", done)
                 late = self._open_item(done, out) if text else None
                 if late is not None:
@@ -306,7 +306,7 @@ class ResponsesStream(StreamTranslator):
 
 
 def _price_factor(tier: str | None, model_id: str) -> float:
-    """What a service tier makes of the price."""
+    """The factor that a service tier applies to the price."""
     if tier == "flex":
         return 0.5
     if tier == "priority":
@@ -327,7 +327,7 @@ def _whole_text(kind: str, item: dict[str, Any]) -> str:
 
 
 def _signature(kind: str, item: dict[str, Any]) -> str | Absent:
-    """What must be sent back with the block."""
+    """The signature to send back with the block."""
     if kind == "reasoning":
         return codec.encode(item).decode()
     if kind == "message" and item.get("id"):

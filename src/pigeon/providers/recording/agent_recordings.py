@@ -1,8 +1,8 @@
-"""What `--record FILE` and the model `recorded/FILE` make of an agent.
+"""How `--record FILE` and the model `recorded/FILE` change an agent.
 
-A recorded agent reads its clock through the recording, and has ids that can be made again. One that answers from a
-recording has the models, the clock and the ids of the recorded run, and no network; what depends on how long things
-take is done in one order, so that the same recording gives the same events.
+A recorded agent reads its clock through the recording, and has reproducible ids. A replaying agent has the models, the
+clock and the ids of the recorded run, and no network; work whose order depends on timing is done in one fixed order, so
+that the same recording gives the same events.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ Report = Callable[[str], None]
 
 
 class AgentRecordings:
-    """The recording that an agent makes, and the one that it answers from; most agents have neither.
+    """The recording that an agent writes, and the one that it replays; most agents have neither.
 
-    `asked` is the model as it was asked for, `record` the file to record in. The agent is built with `environment`.
+    `asked` is the requested model, `record` the file to record in. The agent is built with `environment`.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class AgentRecordings:
 
     @property
     def replayed_agent(self) -> AgentLine | None:
-        """The agent of the recording that is played; none where none is."""
+        """The agent of the recording that is replayed, or None."""
         return None if self._recording is None else self._recording.agent
 
     def _open_recording(self, asked: str, record: str | None, environment: Environment) -> Environment:
@@ -94,7 +94,7 @@ class AgentRecordings:
 
     @property
     def models(self) -> list[Model] | None:
-        """The models that there are instead of those of the user; none where those are used."""
+        """The models of the replayed recording instead of the user's, or None."""
         return None if self._recording is None else self._recording.agent.models
 
     @property
@@ -103,7 +103,7 @@ class AgentRecordings:
         return [*self._recorders, *([self._writer] if self._writer else [])]
 
     def make_answer_source(self, folders: dict[str, str]) -> AnswerSource | None:
-        """What answers in place of the network, for an agent in these folders; none where the network does."""
+        """Answers in place of the network for an agent in these folders; None if the network is used."""
         if self._recording is None or self._asked is None:
             return None
         from pigeon.providers.recording.folders import FolderNames
@@ -114,24 +114,23 @@ class AgentRecordings:
         return self._playback
 
     def wrap_provider(self, provider: ModelProvider) -> ModelProvider:
-        """Returns the provider; in a replay, one whose answers name the folders of this machine."""
+        """The provider; in a replay, one whose answers name the folders of this machine."""
         return provider if self._playback is None else self._playback.wrap_provider(provider)
 
     def record_agent(
         self, model: Model | None, level: ThinkingLevel, available: list[Model], folders: dict[str, str]
     ) -> None:
-        """Write the models and folders that the agent starts with, if it is recorded."""
         if self._writer is not None:
             self._writer.record_agent(model, level, available, folders)
 
     def folders_by_purpose(self, cwd: str, agent_dir: str, outputs: str) -> dict[str, str]:
-        """The folders of an agent by what they are for; they are called otherwise where it is replayed."""
+        """The folders of an agent by purpose; a replay elsewhere has other paths for them."""
         home = self.environment.home
         return {"cwd": cwd, "agent": agent_dir, "outputs": outputs, "docs": DOCS_FOLDER, "home": home}
 
 
 def _split_options(text: str, environment: Environment) -> tuple[str, PlaybackOptions]:
-    """The path and what stands behind its question mark: `FILE?match=loose&speed=2`; raises `StartupError`."""
+    """The path and the options behind its question mark: `FILE?match=loose&speed=2`; raises `StartupError`."""
     from pigeon.providers.recording.playback import PlaybackOptions, RecordingMatch
 
     path = os.path.realpath(environment.absolute_path(text))

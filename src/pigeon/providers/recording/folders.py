@@ -1,7 +1,7 @@
-"""Folders of a recording and of its replay: the same text with the one in place of the other.
+"""Folders of a recording and of its replay: the one is replaced by the other in texts.
 
 A recording names the folders of its run wherever the agent or the model did. In another place, or on another machine,
-they are called otherwise.
+their paths differ.
 """
 
 from __future__ import annotations
@@ -12,32 +12,31 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from pigeon.agent.inference import BlockClosed, BlockGrew, Delta, Finished, ModelRequest
 from pigeon.agent.interfaces import ModelProvider
 
-# A name that may stand in any text by chance is not replaced.
+# A shorter name may occur in any text by chance and is not replaced.
 SHORTEST = 4
 
 
 class FolderNames:
-    """Replaces names of folders; with equal ones it changes nothing."""
+    """Replaces names of folders; with equal names it changes nothing."""
 
     def __init__(self, recorded: Mapping[str, str], here: Mapping[str, str]) -> None:
         pairs = {path: here[name] for name, path in recorded.items() if name in here and len(path) >= SHORTEST}
         self._names = {path: other for path, other in pairs.items() if path != other}
         longest_first = sorted(self._names, key=len, reverse=True)
-        # Not the beginning of a longer name.
+        # Not at the beginning of a longer name.
         found = "|".join(map(re.escape, longest_first))
         self._pattern = re.compile(rf"(?:{found})(?![\w-])") if found else None
 
     @property
     def has_differences(self) -> bool:
-        """True if anything is to be replaced."""
         return self._pattern is not None
 
     def replace_folders(self, text: str) -> str:
-        """The text of the recording as it would be here."""
+        """The text of the recording with the folders of this machine."""
         return text if self._pattern is None else self._pattern.sub(lambda found: self._names[found[0]], text)
 
     def partial_name_start(self, text: str) -> int:
-        """Where the name of a folder may begin that ends behind the text; its length if nowhere."""
+        """The position at which a folder name may begin that continues beyond the text; its length if there is none."""
         for size in range(min(len(text), max(map(len, self._names), default=0)), 0, -1):
             tail = text[-size:]
             if any(name.startswith(tail) for name in self._names):
@@ -46,7 +45,7 @@ class FolderNames:
 
 
 class MovedProvider:
-    """A provider whose answers name the folders of here; a name may be spread over several deltas."""
+    """A provider whose answers name the folders of this machine; a name may be spread over several deltas."""
 
     def __init__(self, provider: ModelProvider, names: FolderNames) -> None:
         self._provider = provider

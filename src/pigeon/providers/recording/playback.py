@@ -1,8 +1,8 @@
 """The model `recorded/FILE`: answers the requests of an agent from a recording, in place of the network.
 
-Strictly, a request must be the one that was recorded at this point; one that differs is a failed answer that shows the
-difference. Loosely, each request gets the next answer that the same address gave. Requests that were under way at the
-same time may come in any order.
+With strict matching, a request must equal the one that was recorded at this point; otherwise the answer fails and shows
+the difference. With loose matching, each request gets the next answer of the same address. Requests that overlapped may
+come in any order.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from pigeon.wire.base import Json
 from pigeon.wire.errors import BadRecord
 
 RecordingMatch = Literal["strict", "loose"]
-# How long an answer or a pause that the recorded agent let go of is kept open for one that does not.
+# How long an answer or a pause that the recorded agent abandoned is kept open for an agent that does not abandon it.
 HELD_SECONDS = 10.0
 MOST_SHOWN = 3
 LONGEST_SHOWN = 80
-# What names a conversation to a provider's cache, and is another one where a session is gone on with.
+# Fields that identify a conversation to a provider's cache, and that differ when a session is continued.
 _MAY_DIFFER = {"$.prompt_cache_key", "$.metadata.user_id"}
-# The pieces are recorded as they were unpacked.
+# The pieces are recorded decompressed.
 _NOT_REPEATED = {"content-encoding", "content-length", "transfer-encoding"}
 
 
 class PlaybackOptions(Struct, frozen=True):
-    """How requests are matched, and how fast answers come: times the speed at which they did, 0 for at once."""
+    """How requests are matched, and how fast answers come: a factor of the recorded speed, 0 for at once."""
 
     match: RecordingMatch = "strict"
     speed: float = 0
@@ -62,11 +62,10 @@ class Playback:
         self._pauses = 0
 
     def wrap_provider(self, provider: ModelProvider) -> ModelProvider:
-        """A provider whose answers name the folders of here."""
         return MovedProvider(provider, self._names) if self._names.has_differences else provider
 
     async def answer(self, request: HttpRequest) -> RecordedAnswer:
-        """The recorded answer; raises what the recorded request has raised, and `StreamBroken` if there is none."""
+        """The recorded answer; raises what the recorded request raised, and `StreamBroken` if there is none."""
         exchange = self._find_exchange(request) if self._strict else self._next_exchange(request)
         self._left.remove(exchange)
         if exchange.head is None:
@@ -79,7 +78,7 @@ class Playback:
         return RecordedAnswer(exchange, self._recording.read_piece, self._pace)
 
     def sleep(self, ms: float) -> Awaitable[None]:
-        """A pause between two attempts: none at full speed, unless the recorded run was stopped in it."""
+        """A pause between two attempts: none at full speed, unless the recorded run was stopped during it."""
         self._pauses += 1
         return (
             self._pace.pause(ms) if self._recording.has_completed_pause(self._pauses) else asyncio.sleep(HELD_SECONDS)
@@ -108,7 +107,7 @@ class Playback:
         raise self._mismatch_error(candidates[nearest], found[nearest])
 
     def _candidates(self) -> list[RecordedExchange]:
-        """The next exchange, and those that were begun before it was over."""
+        """The next exchange, and those that began before it was over."""
         if not self._left:
             return []
         first = self._left[0]
@@ -186,7 +185,7 @@ class Playback:
 
 
 class RecordedAnswer:
-    """One answer, as the HTTP library would have it."""
+    """One answer in the form of the HTTP library."""
 
     def __init__(self, exchange: RecordedExchange, piece: Callable[[int], bytes], pace: PlaybackPace) -> None:
         assert exchange.head is not None
@@ -202,7 +201,7 @@ class RecordedAnswer:
         ]
 
     async def aiter_stream(self) -> AsyncIterator[bytes]:
-        """The body in the pieces that came."""
+        """The body in its recorded pieces."""
         for at, place in self._exchange.pieces:
             await self._pace.pause(at - self._at)
             self._at = at
@@ -214,13 +213,13 @@ class RecordedAnswer:
 
 
 async def _end_exchange(exchange: RecordedExchange) -> None:
-    """End as the recorded exchange did, behind its last byte."""
+    """End as the recorded exchange did after its last byte."""
     end = exchange.end
     if isinstance(end, FailedLine):
-        # Failures are told apart by the names of their classes.
+        # Failures are distinguished by the names of their classes.
         raise type(end.error or "RecordedFailure", (Exception,), {})(end.reason)
     if isinstance(end, DroppedLine) or end is None:
-        # It was let go of by then: where that was because the host aborted the run, it will come.
+        # The answer was abandoned at this point: if the host aborted the run then, it will do so again.
         await asyncio.sleep(HELD_SECONDS)
         why = "the recorded agent was stopped here" if end else "the recording ends within this answer"
         raise _playback_error("recording_ends", f"The recorded answer goes no further: {why}")
@@ -231,7 +230,7 @@ def _playback_error(code: str, text: str) -> StreamBroken:
 
 
 def _is_equal_when_masked(recorded: str, sent: str) -> bool:
-    """True if the texts are the same but for keys, which a recording has masked."""
+    """True if the texts are equal except for keys, which a recording has masked."""
     at = 0
     parts = recorded.split(MASK)
     if not sent.startswith(parts[0]) or not sent.endswith(parts[-1]):
@@ -245,7 +244,7 @@ def _is_equal_when_masked(recorded: str, sent: str) -> bool:
 
 
 def _describe_text_difference(path: str, recorded: str, sent: str) -> str:
-    """Two texts from where they begin to differ."""
+    """Two texts from their first difference on."""
     same = next((at for at, (one, other) in enumerate(zip(recorded, sent, strict=False)) if one != other), None)
     at = min(len(recorded), len(sent)) if same is None else same
     begin = max(0, at - 20)

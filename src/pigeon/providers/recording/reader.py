@@ -1,7 +1,7 @@
-"""A recording, read: what it says of its agent, and where the lines of each exchange stand in the file.
+"""A recording, read: the data of its agent, and where the lines of each exchange are in the file.
 
 Every line is checked once, when the recording is opened; a line that cannot be read is reported with its number. The
-bodies stay in the file until they are asked for, so that a long recording needs little memory.
+bodies stay in the file until they are needed, so that a long recording needs little memory.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ NEVER = float("inf")
 
 
 class BadRecording(StartupError):
-    """The file is missing, or is no recording that can be played; the text names it and the line."""
+    """The file is missing, or is not a recording that can be played; the text names it and the line."""
 
 
 class RecordedExchange:
-    """One exchange: its request, its answer, and how that ended. `line` is where the request stands in the file."""
+    """One exchange: its request, its answer, and how that ended. `line` is the position of the request in the file."""
 
     def __init__(self, request: RequestLine, line: int, place: int) -> None:
         self.number = request.exchange
@@ -58,11 +58,9 @@ class RecordedExchange:
         self.end: EndLine | FailedLine | DroppedLine | None = None
 
     def set_head(self, head: ResponseLine) -> None:
-        """Take in the head of the answer."""
         self.head = head
 
     def add_piece(self, at: int, place: int) -> None:
-        """Add the time of a piece of the body and its place in the file."""
         self.pieces.append((at, place))
 
     def set_end(self, end: EndLine | FailedLine | DroppedLine) -> None:
@@ -71,7 +69,7 @@ class RecordedExchange:
 
 
 class Recording:
-    """The recording in a file, which stays open; raises `BadRecording` where it cannot be used."""
+    """The recording in a file, which stays open; raises `BadRecording` if it cannot be used."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -90,7 +88,7 @@ class Recording:
             raise
 
     def now(self) -> int:
-        """What the clock said in the recorded run; behind its last reading, a millisecond more each time."""
+        """The clock of the recorded run; after its last reading, one millisecond more each time."""
         if self._read < len(self._readings):
             self._last = self._readings[self._read]
             self._read += 1
@@ -99,7 +97,7 @@ class Recording:
         return self._last
 
     def has_completed_pause(self, pause: int) -> bool:
-        """Whether the recorded run went on after this pause, the first of which is 1."""
+        """Whether the recorded run continued after this pause, counted from 1."""
         return pause in self._pauses or self.header.version < HAS_PAUSES
 
     def read_request(self, exchange: RecordedExchange) -> RequestLine:
@@ -108,7 +106,7 @@ class Recording:
         return line
 
     def read_piece(self, place: int) -> bytes:
-        """Returns the piece of a body whose line begins at this place in the file."""
+        """The piece of a body whose line begins at this position in the file."""
         line = self._line_at(place)
         assert isinstance(line, PieceLine)
         return line.text.encode() if line.base64 is None else binascii.a2b_base64(line.base64)
@@ -145,7 +143,7 @@ class Recording:
             if len(raw) > LONGEST_LINE:
                 raise self._bad_line_error(number, f"is longer than {LONGEST_LINE} bytes")
             if not raw.endswith(b"\n"):
-                # The process that wrote it was killed, or its disk was full: what is whole counts.
+                # The process that wrote it was killed, or its disk was full: complete lines count.
                 break
             try:
                 line = decoder.decode(raw)
@@ -212,7 +210,7 @@ def _open_file(path: str) -> BinaryIO:
 
 
 def _guess_format(first: bytes) -> str:
-    """A guess at what was given instead."""
+    """A guess at what the file is instead."""
     if not first.strip():
         return "it is empty"
     if first.startswith(b'{"type":"session"'):

@@ -2,8 +2,8 @@
 
 The first line is a `RecordingHeader`, the second an `AgentLine`. Of each exchange there is a `RequestLine`, a
 `ResponseLine`, a `PieceLine` for each piece of the body that came, and one of `EndLine`, `FailedLine` and
-`DroppedLine`; lines of exchanges that overlap are mixed. A pause between two attempts has a `PauseLine` once it is
-over; one that an abort has cut off has none. `t` counts milliseconds from the beginning of the recording.
+`DroppedLine`; lines of overlapping exchanges are interleaved. A pause between two attempts has a `PauseLine` once it is
+over; one that an abort cut off has none. `t` counts milliseconds from the beginning of the recording.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class _RecordedLine(Struct, tag_field="kind", kw_only=True, omit_defaults=True, 
 
 
 class RecordingHeader(_RecordedLine, tag="recording", kw_only=True):
-    """What made the recording, and when; `seed` makes the ids of its run again."""
+    """What made the recording, and when; `seed` reproduces the ids of its run."""
 
     version: int
     pigeon: str = ""
@@ -34,7 +34,7 @@ class RecordingHeader(_RecordedLine, tag="recording", kw_only=True):
 
 
 class AgentLine(_RecordedLine, tag="agent", kw_only=True):
-    """The models that could be chosen, what the run began with, and its folders by what they are for."""
+    """The models that could be chosen, the initial choice, and the folders by purpose."""
 
     provider: str = ""
     model: str = ""
@@ -44,13 +44,13 @@ class AgentLine(_RecordedLine, tag="agent", kw_only=True):
 
 
 class ClockLine(_RecordedLine, tag="clock", kw_only=True):
-    """What the clock said, each time that it was read."""
+    """A reading of the clock."""
 
     readings: list[int]
 
 
 class RequestLine(_RecordedLine, tag="request", kw_only=True):
-    """A request; its body is JSON, or `text` or `base64` where it is none."""
+    """A request; its body is JSON, or `text` or `base64` if it is not JSON."""
 
     exchange: int
     t: int = 0
@@ -63,7 +63,7 @@ class RequestLine(_RecordedLine, tag="request", kw_only=True):
 
 
 class ResponseLine(_RecordedLine, tag="response", kw_only=True):
-    """The head of an answer: its status and its headers."""
+    """The head of a response: its status and its headers."""
 
     exchange: int
     t: int = 0
@@ -72,7 +72,7 @@ class ResponseLine(_RecordedLine, tag="response", kw_only=True):
 
 
 class PieceLine(_RecordedLine, tag="received", kw_only=True):
-    """A piece of a body: text, or base64 where it is no text."""
+    """A piece of a body: text, or base64 if it is not text."""
 
     exchange: int
     t: int = 0
@@ -81,14 +81,14 @@ class PieceLine(_RecordedLine, tag="received", kw_only=True):
 
 
 class EndLine(_RecordedLine, tag="end", kw_only=True):
-    """The body of an answer was received to its end."""
+    """The body of a response was received to its end."""
 
     exchange: int
     t: int = 0
 
 
 class FailedLine(_RecordedLine, tag="failed", kw_only=True):
-    """There is no answer, or it broke off: the class of the exception, and what it said."""
+    """There is no response, or it broke off: the class of the exception, and its text."""
 
     exchange: int
     t: int = 0
@@ -97,14 +97,14 @@ class FailedLine(_RecordedLine, tag="failed", kw_only=True):
 
 
 class DroppedLine(_RecordedLine, tag="dropped", kw_only=True):
-    """The agent let go of the answer, because it had all that it wanted or was stopped."""
+    """The agent dropped the response, because it had all that it needed or was stopped."""
 
     exchange: int
     t: int = 0
 
 
 class PauseLine(_RecordedLine, tag="pause", kw_only=True):
-    """A pause between two attempts was waited for to its end; pauses are numbered as they begin."""
+    """A pause between two attempts was completed; pauses are numbered from their beginnings."""
 
     number: int
     t: int = 0
@@ -126,7 +126,7 @@ decoder = msgspec.json.Decoder(RecordingLine)
 
 
 def body_json(line: RequestLine) -> Json:
-    """The body of a request as JSON, or as the text that it is."""
+    """The body of a request as JSON, or as a text if it is not JSON."""
     if line.text is not None or line.base64 is not None:
         return line.text if line.text is not None else line.base64
     return None if isinstance(line.body, Absent) else codec.decode(bytes(line.body))

@@ -1,8 +1,8 @@
-"""`--record FILE`: keeps what is needed to play a run again without the model's server.
+"""`--record FILE`: records what is needed to replay a run without the model's server.
 
-A recorder of the HTTP client. It also stands between the agent and its clock, whose readings become part of the
-recording, and gives the agent ids that can be made again. Each thing is a line, written as it happens; nothing waits in
-memory but the last readings of the clock, and the end of a piece that may be the beginning of a key.
+A recorder of the HTTP client. It also sits between the agent and its clock, whose readings become part of the
+recording, and gives the agent reproducible ids. Each event is a line that is written when it happens; memory only holds
+the last readings of the clock, and the end of a piece that may be the beginning of a key.
 """
 
 from __future__ import annotations
@@ -39,20 +39,16 @@ from pigeon.wire.base import ABSENT, Absent
 from pigeon.wire.errors import BadRecord
 from pigeon.wire.model import Model
 
-# Readings of the clock that are lost when the process is killed.
+# The most readings of the clock that are lost if the process is killed.
 MOST_READINGS = 64
 
 
 class KeyMask(Protocol):
-    """Takes keys out of what is written; `secrets/redactor` implements it."""
+    """Masks keys in what is written; `secrets/redactor` implements it."""
 
-    def mask(self, data: bytes) -> bytes:
-        """Returns the bytes with all keys in them masked."""
-        ...
+    def mask(self, data: bytes) -> bytes: ...
 
-    def mask_text(self, text: str) -> str:
-        """Returns the text with all keys in it masked."""
-        ...
+    def mask_text(self, text: str) -> str: ...
 
     def stream(self) -> Callable[[bytes, bool], bytes]:
         """Masks bytes that come in pieces: called with each piece, and whether it is the last."""
@@ -78,7 +74,7 @@ class RecordingWriter:
         self._write(RecordingHeader(version=VERSION, pigeon=version, at=at, seed=seed))
 
     def now(self) -> int:
-        """Returns the time of the agent's clock, and records the reading."""
+        """The time of the agent's clock; the reading is recorded."""
         reading = self._real_now()
         with self._lock:
             self._readings.append(reading)
@@ -91,11 +87,10 @@ class RecordingWriter:
         """Write the models, the folders and the thinking level that the agent starts with."""
         provider, id = (model.provider, model.id) if model else ("", "")
         line = AgentLine(provider=provider, model=id, thinking=thinking, models=models, folders=folders)
-        # The address of a server may have a key in it.
+        # The address of a server may contain a key.
         self._log.write(self._keys.mask(msgspec.json.encode(line)))
 
     def on_request_start(self, request: HttpRequest) -> int:
-        """Write the request; returns the number of the exchange."""
         self._count += 1
         number = self._count
         self._bodies[number] = self._keys.stream()
@@ -115,30 +110,27 @@ class RecordingWriter:
         return number
 
     def on_response_started(self, number: int, status: int, headers: Mapping[str, str]) -> None:
-        """The head of an answer has come."""
         shown = mask_headers(headers, self._keys.mask_text)
         self._write(ResponseLine(exchange=number, t=self._elapsed_ms(), status=status, headers=shown))
 
     def on_body_piece(self, number: int, piece: bytes | None) -> None:
-        """A piece of the body has come, or its end."""
+        """Write a piece of the body; None ends it."""
         self._write_piece(number, piece or b"", piece is None)
         if piece is None:
             self._write(EndLine(exchange=number, t=self._elapsed_ms()))
 
     def on_exchange_failed(self, number: int, error: Exception) -> None:
-        """There is no answer, or it breaks off."""
         self._write_piece(number, b"", last=True)
         reason = str(error).strip() or str(error.__cause__ or error.__context__ or "").strip()
         name, reason = type(error).__name__, self._keys.mask_text(reason)
         self._write(FailedLine(exchange=number, t=self._elapsed_ms(), error=name, reason=reason))
 
     def on_response_dropped(self, number: int) -> None:
-        """Write that the agent stopped reading the answer before its end."""
         self._write_piece(number, b"", last=True)
         self._write(DroppedLine(exchange=number, t=self._elapsed_ms()))
 
     def sleep(self, ms: float, asleep: Callable[[float], Awaitable[None]]) -> Awaitable[None]:
-        """A pause, which is waited for by `asleep`; it counts from here on, whether it is begun or cut off."""
+        """Wait with `asleep` and record the pause, which is numbered from its beginning even if it is cut off."""
         self._pauses += 1
         return self._sleep_and_record(self._pauses, ms, asleep)
 
@@ -159,7 +151,7 @@ class RecordingWriter:
         try:
             line = PieceLine(exchange=number, t=self._elapsed_ms(), text=shown.decode())
         except UnicodeDecodeError:
-            # No text, or a piece that ends within a character.
+            # Not text, or a piece that ends within a character.
             line = PieceLine(exchange=number, t=self._elapsed_ms(), base64=b64encode(shown).decode())
         self._write(line)
 
@@ -178,7 +170,7 @@ class RecordingWriter:
 
 
 def _to_body_fields(body: bytes) -> tuple[msgspec.Raw | Absent, str | None, str | None]:
-    """A body as it stands in its line: JSON as it is, if that fits into one line, else text or base64."""
+    """A body for its line: JSON as it is, if that fits into one line, else text or base64."""
     try:
         value = codec.decode(body)
         return msgspec.Raw(body if b"\n" not in body else codec.encode(value)), None, None

@@ -1,7 +1,8 @@
 """`scripted/<file>`: a model that answers from a script, so that hosts can be tested without a key or a network.
 
-Each request gets the first rule that holds, else the next reply of the list, else the default. The same script and the
-same requests give the same deltas. A script that cannot be used is a failed answer that names the file and the field.
+Each request gets the first rule that matches, else the next reply of the list, else the default. The same script and
+the same requests give the same deltas. A script that cannot be used is a failed answer that names the file and the
+field.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from pigeon.wire.model import Model
 
 
 class ScriptedModel:
-    """Plays scripts; how far each one has come is kept for the life of the agent."""
+    """Plays scripts; the progress of each is kept for the life of the agent."""
 
     def __init__(self, absolute: Locate) -> None:
         self._absolute = absolute
@@ -75,7 +76,7 @@ class ScriptedModel:
 
 
 def scripted_model(path: str, absolute: Locate) -> Model:
-    """The model record of a script; what the file says of itself if it can be read, else the defaults."""
+    """The model record of a script, with the facts in the file if it can be read, else the defaults."""
     try:
         script = read_script(path, absolute)
     except ScriptError:
@@ -95,7 +96,7 @@ def scripted_model(path: str, absolute: Locate) -> Model:
 
 
 class _ScriptProgress:
-    """One script and how far it has come."""
+    """One script and its progress."""
 
     def __init__(self, script: Script) -> None:
         self.script = script
@@ -104,7 +105,7 @@ class _ScriptProgress:
         self._left = [rule.times for rule in script.rules]
 
     def pop_reply(self, request: ModelRequest) -> ScriptedReply | None:
-        """Returns and uses up the answer to this request; None when the script has no reply left."""
+        """Return and use up the answer to this request; None when the script has no reply left."""
         reply = self._choose_reply(request)
         if reply is not None:
             self.served += 1
@@ -123,7 +124,7 @@ class _ScriptProgress:
 
 
 def _fill_block(block: Block, request: ModelRequest) -> Block:
-    """The block with `${user}` and `${toolResult}` replaced in what is said."""
+    """The block with `${user}` and `${toolResult}` filled in."""
     if isinstance(block, TextBlock):
         return TextBlock(text=_fill_text(block.text, request), repeat=block.repeat)
     if isinstance(block, ThinkingBlock):
@@ -163,7 +164,7 @@ def _last_user(request: ModelRequest) -> str:
 
 
 def _last_result(request: ModelRequest) -> str:
-    """The text of the newest tool result, unless the user has spoken since."""
+    """The text of the newest tool result, unless the user has written since."""
     last = request.messages[-1] if request.messages else None
     return text_of(last.content) if isinstance(last, ToolResultMessage) else ""
 

@@ -1,7 +1,7 @@
-"""Plays an answer that is known beforehand, of a script or of the demo: streamed like a real one, always in the same
+"""Plays an answer that is known in advance, from a script or the demo: streamed like a real one, always in the same
 pieces.
 
-Recordings are played elsewhere (`recording/playback`): they are bytes of a server, which its adapter has to read.
+Recordings are replayed elsewhere (`recording/playback`): they are bytes of a server, which its adapter has to read.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class PreparedAnswer(Struct, frozen=True, kw_only=True):
 
 
 async def play_answer(answer: PreparedAnswer, request: ModelRequest) -> AsyncIterator[Delta]:
-    """The deltas of an answer; the same answer and the same request give the same deltas."""
+    """The deltas of an answer; the same answer and request give the same deltas."""
     usage = _usage(answer, request)
     if answer.blocks or answer.error is None:
         yield Named(answer.name)
@@ -82,7 +82,7 @@ class PieceCutter:
         self._state = seed & 0xFFFFFFFF
 
     def cut(self, text: str) -> Iterator[str]:
-        """The text in pieces; joined they give it back."""
+        """The text in pieces."""
         at = 0
         while at < len(text):
             self._state = (self._state * 1_664_525 + 1_013_904_223) & 0xFFFFFFFF
@@ -94,7 +94,7 @@ class PieceCutter:
 async def stream_blocks(
     blocks: list[Block], pieces: PieceCutter, pace_ms: float = 0, call_prefix: str = "call"
 ) -> AsyncIterator[Delta]:
-    """The deltas of the blocks; between two pieces the loop gets a chance to stop."""
+    """The deltas of the blocks; between two pieces the loop can stop."""
     index = 0
     for block in blocks:
         if isinstance(block, DelayBlock):
@@ -129,12 +129,12 @@ def _closing_delta(index: int, block: Block) -> BlockClosed:
 
 
 def tokens_of_request(request: ModelRequest) -> int:
-    """The estimate of what the model was sent, without its tools."""
+    """An estimate of the tokens in the request, without its tools."""
     return estimated_tokens(len(request.system_prompt) + sum(map(characters_of, request.messages)))
 
 
 def tokens_of_answer(blocks: list[Block]) -> int:
-    """The estimate of what the model said."""
+    """An estimate of the tokens in the answer."""
     return estimated_tokens(
         sum(len(_kind_and_text_of(block)[1]) for block in blocks if not isinstance(block, DelayBlock))
     )

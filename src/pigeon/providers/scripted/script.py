@@ -1,6 +1,6 @@
 """The script of a scripted model: a JSON file as typed replies.
 
-Reading one either gives a complete, checked script or raises `ScriptError`, whose text names the file and the field.
+Reading one either returns a complete, checked script or raises `ScriptError`, whose text names the file and the field.
 The format is described for hosts in `docs/scripted-models.md`.
 """
 
@@ -20,13 +20,13 @@ from pigeon.wire.model import ModelCost
 NotNegative = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
 ChunkSize = Positive | list[Positive]  # not a pair type: msgspec crashes on a bounded number beside a fixed tuple
-Locate = Callable[[str], str]  # where a path of the options leads
+Locate = Callable[[str], str]  # resolves a path of the options
 LARGEST = 256 << 20
 ScriptedStop = Literal["stop", "length", "toolUse"]
 
 
 class ScriptError(PigeonError):
-    """The script is missing or malformed; the text says where."""
+    """The script is missing or malformed; the text names the place."""
 
 
 class _ScriptRecord(Struct, rename="camel", forbid_unknown_fields=True, kw_only=True):
@@ -34,7 +34,7 @@ class _ScriptRecord(Struct, rename="camel", forbid_unknown_fields=True, kw_only=
 
 
 class TextBlock(_ScriptRecord, tag_field="type", tag="text"):
-    """Something said; `repeat` makes long answers from short scripts."""
+    """A text; `repeat` makes long answers from short scripts."""
 
     text: str
     repeat: Positive = 1
@@ -50,7 +50,7 @@ class ThinkingBlock(_ScriptRecord, tag_field="type", tag="thinking"):
 
 
 class ScriptedCall(_ScriptRecord):
-    """A tool call; `raw` replaces the arguments' JSON by text that need not be JSON."""
+    """A tool call; `raw` replaces the arguments' JSON with text that need not be JSON."""
 
     name: str
     arguments: dict[str, Json] = field(default_factory=dict)
@@ -83,7 +83,7 @@ class ScriptedError(_ScriptRecord):
 
 
 class ScriptedUsage(_ScriptRecord):
-    """Token counts to report; what is left out is estimated."""
+    """Token counts to report; missing ones are estimated."""
 
     input: NotNegative | None = None
     output: NotNegative | None = None
@@ -123,7 +123,7 @@ class ScriptedReply(_ScriptRecord):
 
 
 class RuleCondition(_ScriptRecord):
-    """What a request must contain, all of it, for a rule to hold; texts are compared without regard to case."""
+    """What a request must contain, all of it, for a rule to match; texts are compared without regard to case."""
 
     user: str | None = None
     tool_result: str | None = None
@@ -133,7 +133,7 @@ class RuleCondition(_ScriptRecord):
 
 
 class ScriptRule(_ScriptRecord):
-    """A reply for requests that look a certain way, `times` times at most."""
+    """A reply for requests that match, `times` times at most."""
 
     when: RuleCondition
     reply: str | ScriptedReply
@@ -158,12 +158,12 @@ class Script(_ScriptRecord):
 
 
 def to_reply(reply: str | ScriptedReply) -> ScriptedReply:
-    """A bare string is an answer that says it."""
+    """A bare string is an answer with that text."""
     return ScriptedReply(text=reply) if isinstance(reply, str) else reply
 
 
 def read_script(path: str, absolute: Locate) -> Script:
-    """The script in a file; raises `ScriptError`, which names the path as it was given, and nothing else."""
+    """The script in a file; raises only `ScriptError`, which names the path as given."""
     try:
         raw = read_whole(absolute(path), LARGEST)
     except (OSError, ValueError) as error:

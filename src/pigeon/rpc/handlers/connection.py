@@ -1,4 +1,4 @@
-"""Handlers: what a client and Pigeon agree on about their connection."""
+"""Handlers: agreements between a client and Pigeon about their connection."""
 
 from __future__ import annotations
 
@@ -15,13 +15,12 @@ from pigeon.wire.errors import Refusal
 
 @handles(Hello)
 def hello(cmd: Hello, connection: SessionConnection) -> Welcome:
-    """In force from the answer on."""
     return connection.handle_hello(cmd)
 
 
 @handles(SetEventFilter)
 def set_event_filter(cmd: SetEventFilter, connection: SessionConnection) -> EventFilter:
-    """In force from the next event on."""
+    """Takes effect at the next event."""
     return connection.set_event_filter(cmd)
 
 
@@ -33,7 +32,7 @@ def negotiate_protocol(cmd: NegotiateProtocol, s: Session) -> NoReturn:
 
 @handles(GetIntegrations)
 def get_integrations(cmd: GetIntegrations, connection: SessionConnection) -> Integrations:
-    """Never asks the network: a model counts as connected while its provider has credentials."""
+    """Never uses the network: a model counts as connected while its provider has credentials."""
     models, version = connection.session.models, connection.dialect.version
     model = models.model
     if model is None:

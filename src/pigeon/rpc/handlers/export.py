@@ -1,4 +1,4 @@
-"""Handlers: the conversation as a page, and parts of it as HTML; the work is done in threads, on lines as they are."""
+"""Handlers: the conversation as a page, and parts of it as HTML; the work is done in threads, on raw lines."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from pigeon.wire.base import Absent, value_or_default
 from pigeon.wire.commands import Changes, ExportHtml, FindText, GetBranches, GetChanges, GetHtml, RenderHtml
 from pigeon.wire.errors import ENTRY_MISSING, Refusal
 
-# How far we look for the answer that results belong to.
+# How far to search for the answer that results belong to.
 FARTHEST = 500
 
 
 @handles(ExportHtml)
 async def export_html(cmd: ExportHtml, s: Session) -> Exported:
-    """The active branch as it is now; the work is done beside everything else."""
+    """The active branch at this moment; runs in parallel with everything else."""
     file = s.journal.file
     if file is None:
         raise Refusal("Cannot export in-memory session to HTML")
@@ -35,7 +35,7 @@ async def export_html(cmd: ExportHtml, s: Session) -> Exported:
 
 @handles(GetHtml)
 async def get_html(cmd: GetHtml, s: Session) -> HtmlPage:
-    """What is there now; an answer whose calls are running may be asked for again."""
+    """The current state; an answer whose calls are running may be requested again."""
     branch = s.journal.branch
     start, end = _find_window(cmd, branch)
     window = [line.raw for line in branch[start:end]]
@@ -59,7 +59,7 @@ async def get_html(cmd: GetHtml, s: Session) -> HtmlPage:
 
 
 def _find_window(cmd: GetHtml, branch: list[EntryLine]) -> tuple[int, int]:
-    """From where to where; the results of an answer stay with it."""
+    """The range of entries; the results of an answer stay with it."""
     limit, most = cmd.limit, len(branch)
     if not isinstance(cmd.after, Absent):
         start = _find_position(cmd.after, branch) + 1
@@ -105,7 +105,7 @@ async def render_html(cmd: RenderHtml, s: Session) -> RenderedHtml:
 
 @handles(FindText)
 async def find_text(cmd: FindText, s: Session) -> FoundTexts:
-    """On the active branch; a result counts as part of the answer that asked for it."""
+    """Searches the active branch; a result counts as part of the answer that called the tool."""
     if not cmd.text.strip():
         raise Refusal('"text" is empty: say what to look for')
     branch = [line.raw for line in s.journal.branch]
@@ -115,14 +115,14 @@ async def find_text(cmd: FindText, s: Session) -> FoundTexts:
 
 @handles(GetBranches)
 async def get_branches(cmd: GetBranches, s: Session) -> Branches:
-    """Those that say nothing are left out."""
+    """Branches without messages are left out."""
     every, active = [line.raw for line in s.journal.lines], [line.id for line in s.journal.branch]
     return Branches(branches=await asyncio.to_thread(s.dependencies.pages.list_branches, every, active))
 
 
 @handles(GetChanges)
 async def get_changes(cmd: GetChanges, s: Session) -> Changes:
-    """As the branch is now: of a call that is running nothing is known yet."""
+    """The current state of the branch: changes of a running call are not known yet."""
     branch = [line.raw for line in s.journal.branch if line.type == "message"]
     path = None if isinstance(cmd.path, Absent) else cmd.path
     files = await asyncio.to_thread(

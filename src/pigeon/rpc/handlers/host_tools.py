@@ -26,31 +26,29 @@ from pigeon.wire.errors import Refusal
 
 @handles(SetHostTools)
 def set_host_tools(cmd: SetHostTools, s: Session) -> ToolNames:
-    """In force at the next model call."""
     return ToolNames(tool_names=s.host_tools.set(cmd.tools))
 
 
 @handles(HostToolUpdate)
 def host_tool_update(cmd: HostToolUpdate, s: Session) -> None:
-    """Only answered if it is for no call while one is waited for."""
+    """Only answered if no open call has this id while others are open."""
     s.host_tools.on_progress(cmd.id, cmd.partial_result)
 
 
 @handles(HostToolResult)
 def host_tool_result(cmd: HostToolResult, s: Session) -> None:
-    """Only answered if it is for no call while one is waited for."""
+    """Only answered if no open call has this id while others are open."""
     s.host_tools.on_result(cmd.id, cmd.result, cmd.is_error is True)
 
 
 @handles(SetHostServices)
 def set_host_services(cmd: SetHostServices, s: Session) -> HostServicesState:
-    """In force at the next tool call."""
     return s.dependencies.host_services.set_services(cmd)
 
 
 @handles(HostServiceResult)
 def host_service_result(cmd: HostServiceResult, s: Session) -> None:
-    """Never answered; one for no request is ignored."""
+    """Never answered; ignored without an open request."""
     s.dependencies.host_services.on_result(cmd)
 
 
@@ -62,13 +60,13 @@ def extension_ui_response(cmd: ExtensionUiResponse, s: Session) -> None:
 
 @handles(GetMcpServers)
 def get_mcp_servers(cmd: GetMcpServers, s: Session) -> McpServers:
-    """At once, whatever the servers do."""
+    """Answers at once, whatever the servers do."""
     return s.dependencies.tool_servers.state()
 
 
 @handles(SetMcpServers)
 def set_mcp_servers(cmd: SetMcpServers, s: Session) -> McpServers:
-    """Those that are as before stay connected."""
+    """Unchanged servers stay connected."""
     s.dependencies.tool_servers.set_host_servers(cmd.servers)
     return s.dependencies.tool_servers.state()
 
@@ -81,19 +79,19 @@ def connect_mcp_server(cmd: ConnectMcpServer, s: Session) -> McpServerState:
 
 @handles(CompleteMcp)
 async def complete_mcp(cmd: CompleteMcp, s: Session) -> McpCompletions:
-    """Nothing where no server has to do with the text, or does not answer in time."""
+    """Empty if no server knows the text, or if none answers in time."""
     return await s.dependencies.tool_servers.complete_message(cmd.text)
 
 
 @handles(GetMcpResources)
 def get_mcp_resources(cmd: GetMcpResources, s: Session) -> McpResources:
-    """Of those that are connected now."""
+    """Only of servers that are connected now."""
     return McpResources(resources=s.dependencies.tool_servers.resources())
 
 
 @handles(SetHostUriSchemes)
 def set_host_uri_schemes(cmd: SetHostUriSchemes, s: Session) -> HostUriSchemes:
-    """None are read through the host."""
+    """The host cannot provide any."""
     if cmd.schemes:
         raise Refusal("Host URI schemes are not available here; offer a host tool that reads the addresses instead")
     return HostUriSchemes(schemes=[])

@@ -24,7 +24,7 @@ from pigeon.wire.model import Model
 
 @handles(SetModel)
 def set_model(cmd: SetModel, s: Session) -> Model:
-    """In force from the next request on."""
+    """Takes effect at the next request."""
     model = s.models.select_model(cmd.provider, cmd.model_id)
     s.announce_selection("set_model")
     return model
@@ -32,7 +32,7 @@ def set_model(cmd: SetModel, s: Session) -> Model:
 
 @handles(CycleModel)
 def cycle_model(cmd: CycleModel, s: Session) -> answers.CycledModel | None:
-    """Null when there is nothing to cycle."""
+    """None if there is nothing to cycle."""
     chosen = s.models.cycle()
     if chosen is not None:
         s.announce_selection("cycle_model")
@@ -41,7 +41,6 @@ def cycle_model(cmd: CycleModel, s: Session) -> answers.CycledModel | None:
 
 @handles(GetAvailableModels)
 def get_available_models(cmd: GetAvailableModels, s: Session) -> answers.Models:
-    """Never sends a request over the network."""
     return answers.Models(models=s.models.list_available())
 
 
@@ -53,7 +52,7 @@ def set_thinking_level(cmd: SetThinkingLevel, s: Session) -> None:
 
 @handles(CycleThinkingLevel)
 def cycle_thinking_level(cmd: CycleThinkingLevel, s: Session) -> answers.Level | None:
-    """Null for a model without thinking."""
+    """None for a model without thinking."""
     level = s.models.cycle_level()
     return None if level is None else answers.Level(level=level)
 
@@ -78,7 +77,7 @@ def login(cmd: Login, s: Session) -> NoReturn:
 
 @handles(SetFastMode)
 def set_fast_mode(cmd: SetFastMode, s: Session) -> answers.FastMode:
-    """There is no fast mode: it can only be switched off."""
+    """There is no fast mode, so it can only be switched off."""
     if cmd.enabled:
         raise Refusal("Fast mode is unavailable for the current model.")
     return answers.FastMode(enabled=False, active=False)

@@ -1,4 +1,4 @@
-"""Handlers: switches, limits, retry and compaction. What they set lasts for the process and never touches the user's
+"""Handlers: switches, limits, retry and compaction. These settings last for the process and never change the user's
 settings files."""
 
 from __future__ import annotations
@@ -28,50 +28,50 @@ from pigeon.wire.steering import limits_of
 
 @handles(SetSteeringMode)
 def set_steering_mode(cmd: SetSteeringMode, s: Session) -> None:
-    """In force at the next delivery."""
+    """Takes effect at the next delivery."""
     s.queue.set_steering_mode(cmd.mode)
 
 
 @handles(SetFollowUpMode)
 def set_follow_up_mode(cmd: SetFollowUpMode, s: Session) -> None:
-    """In force at the next delivery."""
+    """Takes effect at the next delivery."""
     s.queue.set_follow_up_mode(cmd.mode)
 
 
 @handles(SetInterruptMode)
 def set_interrupt_mode(cmd: SetInterruptMode, s: Session) -> None:
-    """In force at the next tool call."""
+    """Takes effect at the next tool call."""
     s.queue.set_interrupt_mode(cmd.mode)
 
 
 @handles(SetAutoRetry)
 def set_auto_retry(cmd: SetAutoRetry, s: Session) -> None:
-    """In force at the next failure."""
+    """Takes effect at the next failure."""
     s.engine.retry.set_enabled(cmd.enabled)
 
 
 @handles(AbortRetry)
 def abort_retry(cmd: AbortRetry, s: Session) -> None:
-    """A waiting retry ends the run; a request that is under way goes on."""
+    """A waiting retry ends the run; a request in progress continues."""
     s.engine.retry.cancel()
 
 
 @handles(SetLimits)
 def set_limits(cmd: SetLimits, s: Session) -> LimitsState:
-    """In force at the next request; a refusal leaves everything as it was."""
+    """Takes effect at the next request; a refusal changes nothing."""
     s.engine.set_limits(limits_of(cmd.limits))
     return s.engine.limits.state()
 
 
 @handles(GetLimits)
 def get_limits(cmd: GetLimits, s: Session) -> LimitsState:
-    """Those of the conversation, and of the run if it has some."""
+    """The limits of the conversation, and of the run if it has any."""
     return s.engine.limits.state()
 
 
 @handles(SetAutoCompaction)
 def set_auto_compaction(cmd: SetAutoCompaction, s: Session) -> None:
-    """Takes effect when the size of the context is checked next."""
+    """Takes effect when the size of the context is next checked."""
     s.engine.compaction.set_enabled(cmd.enabled)
 
 
@@ -83,7 +83,7 @@ def compact(cmd: Compact, s: Session) -> Awaitable[Compacted]:
 
 @handles(Handoff)
 def handoff(cmd: Handoff, s: Session) -> NoReturn:
-    """Refused; where there could be no handoff anyway, with that reason."""
+    """Always refused; if a handoff would be impossible anyway, with that reason."""
     if s.activity.is_running:
         raise Refusal("Cannot hand off while a response is in progress")
     if not s.visible_entries.lines:
@@ -93,5 +93,5 @@ def handoff(cmd: Handoff, s: Session) -> NoReturn:
 
 @handles(SetLocale)
 def set_locale(cmd: SetLocale, s: Session) -> None:
-    """In force at the next request to a model."""
+    """Takes effect at the next request to a model."""
     s.system_prompt.set_locale(cmd.locale)

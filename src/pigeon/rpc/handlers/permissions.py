@@ -10,19 +10,18 @@ from pigeon.wire.commands import GetPermissions, SetApprovalMode, SetPermissions
 
 @handles(SetPermissions)
 def set_permissions(cmd: SetPermissions, s: Session) -> Permissions:
-    """In force at the next tool call; a refusal leaves everything as it was."""
     s.dependencies.permissions.set_host_rules(cmd.permissions)
     return s.dependencies.permissions.current_permissions()
 
 
 @handles(SetApprovalMode)
 def set_approval_mode(cmd: SetApprovalMode, s: Session) -> Permissions:
-    """In force at the next tool call."""
+    """Takes effect at the next tool call."""
     s.dependencies.permissions.set_host_mode(cmd.mode)
     return s.dependencies.permissions.current_permissions()
 
 
 @handles(GetPermissions)
 def get_permissions(cmd: GetPermissions, s: Session) -> Permissions:
-    """All sources, and what was allowed for the session."""
+    """All sources, and the allowances of the session."""
     return s.dependencies.permissions.current_permissions()

@@ -30,8 +30,8 @@ from pigeon.wire.steering import limits_of
 
 @handles(Prompt)
 def prompt(cmd: Prompt, s: Session) -> Awaitable[Accepted] | Accepted:
-    """Answered when it is accepted or refused; what it starts goes on in the background."""
-    message = _host_message(cmd)  # a bad one changes nothing
+    """Answered when it is accepted or refused; the run continues in the background."""
+    message = _host_message(cmd)  # an invalid message changes nothing
     if not isinstance(cmd.locale, Absent):
         s.system_prompt.set_locale(cmd.locale)
     return s.prompting.prompt(message, cmd.streaming_behavior)
@@ -51,14 +51,14 @@ def follow_up(cmd: FollowUp, s: Session) -> Awaitable[Accepted] | Accepted:
 
 @handles(Abort)
 def abort(cmd: Abort, s: Session) -> Awaitable[None] | None:
-    """In force at once; answered when what was going on has ended."""
+    """Takes effect at once; answered when the current work has ended."""
     return s.engine.abort() if isinstance(cmd.tool_call_id, Absent) else s.engine.calls.stop(cmd.tool_call_id)
 
 
 @handles(AbortAndPrompt)
 def abort_and_prompt(cmd: AbortAndPrompt, s: Session) -> Awaitable[Accepted] | Accepted:
-    """The aborted run's last events come before the answer, the new run's first after it."""
-    message = _host_message(cmd)  # a bad one aborts nothing
+    """The aborted run's last events precede the answer, and the new run's first events follow it."""
+    message = _host_message(cmd)  # an invalid message aborts nothing
     known = s.prompting.find_earlier_answer(message)
     if known is not None:
         return known
@@ -77,31 +77,27 @@ async def _prompt_when_ended(ended: Awaitable[None] | None, aborts: int, message
 
 @handles(ClearQueue)
 def clear_queue(cmd: ClearQueue, s: Session) -> ClearedQueue:
-    """The host gets the texts back."""
     steering, follow_up = s.queue.clear()
     return ClearedQueue(steering=steering, follow_up=follow_up)
 
 
 @handles(RemoveQueued)
 def remove_queued(cmd: RemoveQueued, s: Session) -> QueueItem:
-    """The host gets the text back."""
     return s.queue.remove(cmd.queued_id)
 
 
 @handles(EditQueued)
 def edit_queued(cmd: EditQueued, s: Session) -> Awaitable[QueueItem]:
-    """The message as it waits now."""
     return s.prompting.edit_queued(cmd.queued_id, cmd.message)
 
 
 @handles(PromoteQueued)
 def promote_queued(cmd: PromoteQueued, s: Session) -> QueueItem:
-    """The message as it waits now."""
     return s.queue.promote(cmd.queued_id)
 
 
 def _host_message(cmd: Prompt | Steer | FollowUp | AbortAndPrompt) -> HostMessage:
-    """The message of a command; the id of the command counts where the end of a prompt repeats it."""
+    """The message of a command; the command's id is repeated at the end of the prompt."""
     message = HostMessage(cmd.message, cmd.images, cmd.attachments)
     if isinstance(cmd, (Prompt, AbortAndPrompt)):
         limits = None if isinstance(cmd.limits, Absent) else limits_of(cmd.limits)

@@ -23,7 +23,7 @@ from pigeon.wire.events import SessionInfoChanged
 
 @handles(c.NewSession)
 async def new_session(cmd: c.NewSession, s: Session) -> answers.Cancelled:
-    """The old run ends with all its events first."""
+    """The old run ends first, with all its events."""
     return answers.Cancelled(cancelled=await s.switching.veto_or_open_new(cmd.parent_session))
 
 
@@ -35,7 +35,7 @@ async def switch_session(cmd: c.SwitchSession, s: Session) -> answers.Cancelled:
 
 @handles(c.OpenSession)
 async def open_session(cmd: c.OpenSession, s: Session) -> answers.OpenedSession:
-    """The run that is active ends first, unless the session is open already."""
+    """The active run ends first, unless the session is open already."""
     cancelled, resumed = await s.switching.open_newest(cmd.session_dir)
     journal = s.journal
     file = journal.file or ABSENT
@@ -44,7 +44,7 @@ async def open_session(cmd: c.OpenSession, s: Session) -> answers.OpenedSession:
 
 @handles(c.Fork)
 async def fork(cmd: c.Fork, s: Session) -> answers.Forked:
-    """The text comes back for editing, also when an extension said no."""
+    """Returns the text for editing, even if an extension refused."""
     text, cancelled = await s.switching.fork(cmd.entry_id, "forking")
     return answers.Forked(text=text, cancelled=cancelled)
 
@@ -64,7 +64,7 @@ async def clone(cmd: c.Clone, s: Session) -> answers.Cancelled:
 
 @handles(c.GetForkMessages, c.GetBranchMessages)
 def get_fork_messages(cmd: c.GetForkMessages | c.GetBranchMessages, s: Session) -> LongAnswer:
-    """On every branch, in the order they were said."""
+    """On every branch, in order."""
     return LongAnswer(encode_fork_messages(_current_entries(s.journal.lines)))
 
 
@@ -82,18 +82,18 @@ def get_entries(cmd: c.GetEntries, s: Session) -> LongAnswer:
 
 @handles(c.GetTree)
 def get_tree(cmd: c.GetTree, s: Session) -> LongAnswer:
-    """All entries, by what they hang on."""
+    """All entries as a tree."""
     return LongAnswer(encode_tree(_current_entries(s.journal.lines), s.journal.leaf_id))
 
 
 def _current_entries(lines: list[EntryLine], start: int = 0) -> Iterator[EntryLine]:
-    """The entries that are there now: the lists of a journal only grow, so they need not be copied."""
+    """The entries that exist now: the lists of a journal only grow, so they need not be copied."""
     return islice(lines, start, len(lines))
 
 
 @handles(c.SetSessionName)
 def set_session_name(cmd: c.SetSessionName, s: Session) -> None:
-    """On record, and announced before the answer."""
+    """Recorded and announced before the answer."""
     name = clean_name(cmd.name)
     s.journal.append(SessionInfo, name=name)
     s.bus.post(SessionInfoChanged(name=name))
@@ -101,7 +101,7 @@ def set_session_name(cmd: c.SetSessionName, s: Session) -> None:
 
 @handles(c.ListSessions)
 def list_sessions(cmd: c.ListSessions, s: Session) -> answers.Sessions:
-    """Cheap: files are looked at, not read."""
+    """Cheap: most files are not read, only their names and times."""
     folders = s.dependencies.repository.folders() if cmd.scope == "all" else [s.dependencies.repository.folder]
     if not isinstance(cmd.session_id, Absent):
         return answers.Sessions(sessions=s.dependencies.repository.store.find_rows_by_id(folders, cmd.session_id))
@@ -123,7 +123,7 @@ async def delete_session(cmd: c.DeleteSession, s: Session) -> answers.SessionRow
 
 @handles(c.NavigateTree)
 def navigate_tree(cmd: c.NavigateTree, s: Session) -> Awaitable[answers.Navigated]:
-    """The active run is aborted first; an aborted summary leaves everything where it was."""
+    """The active run is aborted first; an aborted summary changes nothing."""
     options = NavigationOptions(summarize=cmd.summarize is True, instructions=cmd.custom_instructions, label=cmd.label)
     return _announce_navigation(s.history.navigate(cmd.entry_id, options), s)
 

@@ -12,11 +12,11 @@ from pigeon.wire.commands import AbortBash, Bash
 
 @handles(Bash)
 def bash(cmd: Bash, s: Session) -> Awaitable[BashResult]:
-    """A command that fails is still a success of this command."""
+    """A failing command is still a success of this command."""
     return s.shell.run(cmd.command, cmd.exclude_from_context is True, cmd.id)
 
 
 @handles(AbortBash)
 def abort_bash(cmd: AbortBash, s: Session) -> None:
-    """All of them; answered before they are."""
+    """Aborts all of them; answered before they have ended."""
     s.shell.abort()

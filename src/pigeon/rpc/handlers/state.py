@@ -82,12 +82,12 @@ def _read_state(s: Session) -> answers.State:
 
 @handles(GetMessages)
 def get_messages(cmd: GetMessages, s: Session) -> LongAnswer:
-    """Complete messages only; the one that is streaming comes with its `message_end`."""
+    """Complete messages only; the streaming one comes with its `message_end`."""
     return LongAnswer(_message_pieces(s.visible_entries, len(s.visible_entries.lines)))
 
 
 def _message_pieces(visible: VisibleEntries, count: int) -> Iterator[bytes]:
-    """The messages that are there now, whatever is added while they are encoded."""
+    """The messages that exist now, whatever is added while they are encoded."""
     yield b'{"messages":'
     yield from encode_list(codec.encode(visible.to_host_message(line)) for line in islice(visible.lines, count))
     yield b"}"
@@ -95,7 +95,7 @@ def _message_pieces(visible: VisibleEntries, count: int) -> Iterator[bytes]:
 
 @handles(GetMessagesPage)
 def get_messages_page(cmd: GetMessagesPage, s: Session) -> answers.MessagesPage:
-    """Pages hold for as long as the conversation does not change."""
+    """Pages stay valid while the conversation does not change."""
     limit = value_or_default(cmd.limit, PAGE)
     if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= LARGEST_PAGE:
         raise Refusal(f"RPC message page limit must be between 1 and {LARGEST_PAGE}")
@@ -139,7 +139,7 @@ def _decode_cursor(cursor: Json, place: dict[str, Any]) -> int:
 
 @handles(GetLastAssistantText)
 def get_last_assistant_text(cmd: GetLastAssistantText, s: Session) -> answers.LastAssistantText:
-    """Aborted answers without content do not count."""
+    """Skips aborted answers without content."""
     for line in reversed(s.visible_entries.lines):
         message = s.visible_entries.message_of(line) if line.role == "assistant" else None
         if isinstance(message, AssistantMessage) and not (message.stop_reason == "aborted" and not message.content):
@@ -149,7 +149,6 @@ def get_last_assistant_text(cmd: GetLastAssistantText, s: Session) -> answers.La
 
 @handles(GetSessionStats)
 def get_session_stats(cmd: GetSessionStats, s: Session) -> LongAnswer:
-    """Everything billed in this session, and how full the context is."""
     usage = context_usage(s.journal.branch, s.models.model)
     lines = islice(s.journal.lines, len(s.journal.lines))
     return LongAnswer(encode_stats(s.journal.session_id, s.journal.file, lines, usage))

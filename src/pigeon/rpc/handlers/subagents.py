@@ -1,5 +1,5 @@
-"""Handlers: subagents, of which there are none. What has no meaning is refused in oh-my-pi's words, so that a client
-learns it at once instead of waiting for its time-out."""
+"""Handlers: subagents, of which there are none. Unsupported commands are refused in oh-my-pi's words, so that a client
+learns it at once instead of by a time-out."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pigeon.wire.errors import Refusal
 
 @handles(SetSubagentSubscription)
 def set_subagent_subscription(cmd: SetSubagentSubscription, s: Session) -> SubagentSubscription:
-    """Accepted as it is: there is nothing to subscribe to."""
+    """Accepted without effect: there is nothing to subscribe to."""
     if isinstance(cmd.level, Absent) or cmd.level not in get_args(SubagentLevel):
         raise Refusal(f"Invalid subagent subscription level: {value_text(cmd.level)}")
     return SubagentSubscription(level=cmd.level)

@@ -10,5 +10,5 @@ from pigeon.wire.commands import SetTodos
 
 @handles(SetTodos)
 def set_todos(cmd: SetTodos, s: Session) -> TodoPhases:
-    """Replaced whole; an empty list clears it."""
+    """Replaces the whole plan; an empty list clears it."""
     return TodoPhases(todo_phases=s.todos.set(cmd.phases))

@@ -10,13 +10,13 @@ from pigeon.wire.commands import GetTrust, SetTrust
 
 @handles(GetTrust)
 def get_trust(cmd: GetTrust, s: Session) -> TrustState:
-    """For the folder that the conversation is in now."""
+    """For the conversation's current folder."""
     return s.dependencies.trust.state()
 
 
 @handles(SetTrust)
 def set_trust(cmd: SetTrust, s: Session) -> TrustChange:
-    """In force from the next request on; a run that is under way keeps what it began with."""
+    """Takes effect at the next request; a run in progress keeps its settings."""
     change = s.dependencies.trust.set_decision(cmd.trusted, cmd.remember)
     s.engine.policies.reload()
     s.announce_commands()

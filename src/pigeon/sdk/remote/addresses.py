@@ -1,4 +1,4 @@
-"""Where a conversation of `pigeon serve` is: the addresses that programs and people write, taken apart.
+"""Where a conversation of `pigeon serve` is: parses the addresses that programs and people write.
 
 ws://HOST:PORT/ID   http(s)://..., wss://...     a conversation; .../api/sessions/ID and .../api/sessions/ID/rpc too
 http://HOST:PORT                                 a server, for a new conversation
@@ -39,7 +39,7 @@ class ServedAddress(Struct, frozen=True):
 
 
 def parsed_address(url: str) -> ServedAddress:
-    """An address taken apart; raises `ValueError` that says what is wrong with it."""
+    """Parse an address; raises `ValueError` with the error."""
     if url.startswith("unix:"):
         return _socket_address(url.removeprefix("unix:").removeprefix("//"))
     parts = urlsplit(url)
@@ -55,7 +55,7 @@ def parsed_address(url: str) -> ServedAddress:
 
 
 def _split_session_path(path: str) -> tuple[str, str | None]:
-    """What stands before the path of ours, and the id of a session."""
+    """The part of a path before our own, and the id of a session."""
     before, found, after = path.partition(_SESSIONS)
     if found:
         return before, unquote(after.strip("/").removesuffix("/rpc")) or None

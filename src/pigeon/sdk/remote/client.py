@@ -1,7 +1,7 @@
 """`Client`: a conversation with an agent behind a pipe, a socket or the network, be it Pigeon or another agent of the
 family.
 
-It opens with `hello`, by which Pigeon speaks `pi-latest`. An agent that does not know that command is one of the
+It opens with `hello`, which switches Pigeon to `pi-latest`. An agent that does not know that command is one of the
 originals: its lines are read as they come (`sdk/records.py`), and the ends of its runs are found
 (`sdk/remote/original_peer.py`). Answers are matched by the id of their command, or by its name where an agent leaves
 the id out.
@@ -67,7 +67,7 @@ from pigeon.wire.steering import Limits
 
 ANSWER_SECONDS = 30.0
 START_SECONDS = 60.0
-# What may take as long as it takes.
+# Commands without a time limit.
 _UNBOUNDED = (Bash, Compact, NavigateTree, ExportHtml)
 _SAYS = (Prompt, Steer, FollowUp)
 # After these another session may be the current one; a prompt may be a slash command.
@@ -76,7 +76,7 @@ ANY_LENGTH = sys.maxsize
 
 
 class StartChoices(Struct, frozen=True):
-    """What an agent is to be started with, or told once it is reached."""
+    """The options for starting an agent, or for configuring one that is already running."""
 
     model: str | None
     session: str | None
@@ -86,7 +86,7 @@ class StartChoices(Struct, frozen=True):
     has_key: bool
 
     def to_flags(self) -> list[str]:
-        """The same on the command line; `model` and `session` are known to all agents of the family."""
+        """The same as options of the command line; `model` and `session` are known to all agents of the family."""
         rules = (
             self.permissions if isinstance(self.permissions, str | None) else codec.encode(self.permissions).decode()
         )
@@ -98,7 +98,7 @@ class StartChoices(Struct, frozen=True):
         return [*flags, *READ_KEY] if self.has_key else flags
 
     def to_commands(self) -> list[Command]:
-        """The same for an agent that runs already; raises `ValueError` for what it cannot be told."""
+        """The same for a running agent; raises `ValueError` for options that it cannot take."""
         if self.unattended:
             raise ValueError("unattended= is for command=; an agent behind a socket is started with --unattended")
         told: list[Command] = []
@@ -118,7 +118,7 @@ class StartChoices(Struct, frozen=True):
         return told
 
     def list_pigeon_only(self) -> list[str]:
-        """The arguments that no other agent of the family follows."""
+        """The arguments that no other agent of the family supports."""
         asked = {
             "limits": self.limits,
             "permissions": self.permissions,
@@ -159,7 +159,7 @@ class _OpenCommands:
         self._count = 0
 
     def add(self, command: Command, answered: Callable[[Any], None] | None = None) -> tuple[bytes, str, _Open]:
-        """Give a command an id; returns the line to send, the id, and what waits for the answer."""
+        """Assign an id to a command; returns the line to send, the id, and an object to wait for the answer."""
         self._count += 1
         id = f"sdk-{self._count}"
         line = codec.encode(replace(command, id=id)) + b"\n"
@@ -167,11 +167,11 @@ class _OpenCommands:
         return line, id, waiting
 
     def forget(self, id: str) -> None:
-        """The answer is not waited for any more."""
+        """Stop waiting for the answer."""
         self._commands.pop(id, None)
 
     def pop_answered(self, response: dict[str, Json]) -> _Open | None:
-        """The command that a response is to; some agents leave the id out where they do not know the command."""
+        """The command that a response belongs to; some agents omit the id if they do not know the command."""
         id, name = response.get("id"), response.get("command")
         if isinstance(id, str):
             return self._commands.pop(id, None)
@@ -274,7 +274,7 @@ class Client(Conversation):
         self._told = [] if url is None else self._choices.to_commands()
         program = ProgramChoices(folder, env, b"" if api_key is None else key_line(api_key), on_stderr)
         if connect is None:
-            # Wrong arguments are told now, not when it is opened.
+            # Wrong arguments are reported now, not on opening.
             transport_of(command, url, program)
             if command is not None:
                 command = [*command, *self._choices.to_flags()]
@@ -298,7 +298,7 @@ class Client(Conversation):
 
     @property
     def welcome(self) -> Welcome | None:
-        """What Pigeon answered to `hello`: its version, dialect and features; `None` for other agents."""
+        """Pigeon's answer to `hello`: its version, dialect and features; `None` for other agents."""
         return self._welcome
 
     @property
@@ -321,7 +321,7 @@ class Client(Conversation):
         transport = self._make_transport(going_on)
         self._death = None
         self._peer = self._welcome = self._state = self._unread = None
-        # A conversation of a server may be busy for long before anything is read of it.
+        # A conversation of a server may be busy for long before any of it is read.
         unread = self._subscribe() if isinstance(transport, SubprocessTransport) else None
         await transport.open(partial(self._on_data, Framing(ANY_LENGTH)), lambda: self._on_transport_lost(transport))
         self._transport = transport
@@ -353,14 +353,14 @@ class Client(Conversation):
                 raise StartupError(str(refusal)) from refusal
 
     async def close(self) -> None:
-        """End the agent's process, or leave its socket: in order, and by force if it does not go."""
+        """End the agent's process, or leave its socket: cleanly, and by force if it does not end."""
         transport, self._transport = self._transport, None
         if transport is not None:
             self._fail_open_commands(ConversationClosed())
             self._close_readers(None)
             self._ending = asyncio.ensure_future(self._end(transport))
         if self._ending is not None:
-            # It goes to its end, whatever becomes of the task that asked for it: that may be a tool, which ends here.
+            # It continues to its end even if the requesting task is cancelled, which may be a tool that ends here.
             await asyncio.shield(self._ending)
 
     async def _end(self, transport: Transport) -> None:
@@ -386,7 +386,7 @@ class Client(Conversation):
         try:
             await self._call(SwitchSession(session_path=session_file))
         except Refusal:
-            # Nothing was said in it, as far as it is known here: then its file was never written.
+            # As far as is known here, nothing was said in it, so its file was never written.
             if not empty:
                 raise
 
@@ -424,14 +424,14 @@ class Client(Conversation):
     def _fresh_state(self) -> Awaitable[State]:
         return self._call(GetState())
 
-    # What the agent sends
+    # Records of the agent
 
     def _on_data(self, framing: Framing, data: bytes) -> None:
         for frame in framing.feed(data):
             if isinstance(frame, bytes) and frame.strip():
                 try:
                     self._on_line(frame)
-                except Exception:  # what does not fit its record may stand in it; the lines behind it are to be read
+                except Exception:  # a record may contain values that do not fit; the following lines must still be read
                     from logging import getLogger
 
                     getLogger("pigeon").exception("A line of the agent was left out: %.200r", frame)
@@ -442,7 +442,7 @@ class Client(Conversation):
         except BadRecord:
             value = None
         if not isinstance(value, dict):
-            # Some print to stdout by mistake.
+            # Some agents print to stdout by mistake.
             self._on_record(UnknownEvent("", {"line": line.decode("utf-8", "replace")}), len(line))
         elif value.get("type") == "response":
             self._on_response(value)
@@ -480,7 +480,7 @@ class Client(Conversation):
         waiting.succeed(data)
 
     def _request_state(self) -> None:
-        """Ask which file is written to from now on, so that `restart` knows it; the process may die at any time."""
+        """Request the path of the current session file for `restart`; the process may die at any time."""
         if self._transport is not None:
             line, _, _ = self._commands.add(GetState())
             self._transport.write(line)
@@ -506,14 +506,14 @@ class Client(Conversation):
 
 
 def _check_supported(command: Command) -> None:
-    """Other agents ignore members that they do not know; what a program relies on is refused instead."""
+    """Refuse options that a program relies on: other agents ignore unknown members."""
     for name, meant in (("limits", "limits"), ("client_message_id", "message ids")):
         if getattr(command, name, ABSENT) is not ABSENT:
             raise Refusal(f"This agent is not Pigeon and knows no {meant}")
 
 
 def _to_answer(command: Command, data: Json | Absent) -> Any:
-    """The data of a response as what the command answers."""
+    """The data of a response as the answer of the command."""
     if isinstance(command, _SAYS):
         return _to_accepted(command, data)
     if command.answer is None:
@@ -522,7 +522,7 @@ def _to_answer(command: Command, data: Json | Absent) -> Any:
 
 
 def _to_accepted(command: Command, data: Json | Absent) -> Accepted:
-    """What became of a message; of the originals only the newest say it in these words."""
+    """The disposition of a message; of the other agents only the newest report it in these words."""
     members = data if isinstance(data, dict) else {}
     if isinstance(members.get("disposition"), str):
         return cast("Accepted", fit_value(members, Accepted))

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 OPEN_SECONDS = 20.0
 CLOSE_SECONDS = 5.0
-# The longest line that is taken: an answer with a whole conversation may be long.
+# The longest accepted line: an answer with a whole conversation may be long.
 LONGEST = 512 * 1024 * 1024
 NO_WEBSOCKETS = "Conversations over the network need a package that is not installed"
 _FINAL_STATUS = (400, 401, 403, 404)
@@ -36,7 +36,7 @@ _MOST_BODY = 1024 * 1024
 
 
 class NotReached(StartupError):
-    """There is no connection; `final` if it is of no use to try again."""
+    """There is no connection; `final` if retrying is useless."""
 
     def __init__(self, text: str, final: bool = False) -> None:
         super().__init__(text)
@@ -44,7 +44,7 @@ class NotReached(StartupError):
 
 
 class NewConversation(Struct, frozen=True):
-    """A conversation that is to be begun: its folder on the server, and its model."""
+    """A conversation to begin: its folder on the server, and its model."""
 
     cwd: str
     model: str | None = None
@@ -53,7 +53,7 @@ class NewConversation(Struct, frozen=True):
 class LineConnection(Protocol):
     """An open connection. `start` is the number of the event behind which its events begin, `session` the id.
 
-    `too_long` is true once it was lost because the server does not take lines as long as one that was sent.
+    `too_long` is True once it was lost because a sent line was too long for the server.
     """
 
     start: int
@@ -65,11 +65,12 @@ class LineConnection(Protocol):
         ...
 
     def lines(self) -> AsyncIterator[bytes]:
-        """What comes, without LF, until the connection is lost; raises `NotReached` where it was ended for good."""
+        """The received lines, without LF, until the connection is lost; raises `NotReached` if it was ended for
+        good."""
         ...
 
     async def close(self) -> None:
-        """Close the connection; the conversation goes on."""
+        """Close the connection; the conversation continues."""
         ...
 
 
@@ -126,7 +127,7 @@ class WebSocketLines:
                 raise NotReached(closed.rcvd.reason or f"the server has closed with {closed.rcvd.code}", True) from None
 
     async def close(self) -> None:
-        """In order, and without waiting long."""
+        """Close cleanly, without waiting long."""
         await self._connection.close()
 
 
@@ -182,7 +183,7 @@ def _create_conversation(address: ServedAddress, token: str | None, new: NewConv
 
 
 def _refusal_text(address: ServedAddress, status: int, body: bytes) -> str:
-    """What the server says, or what its status means."""
+    """The server's reason, or the meaning of its status."""
     try:
         value = codec.decode(body)
     except BadRecord:
@@ -196,7 +197,7 @@ def _refusal_text(address: ServedAddress, status: int, body: bytes) -> str:
 
 
 class SocketLines:
-    """Lines over a unix socket, behind the one that says which conversation is meant."""
+    """Lines over a Unix socket, after the line that names the conversation."""
 
     session = ""
     start = 0
@@ -209,7 +210,7 @@ class SocketLines:
         self._waiting: deque[bytes] = deque()
 
     async def attach(self, request: dict[str, Any]) -> None:
-        """Say which conversation; raises `NotReached`."""
+        """Name the conversation; raises `NotReached`."""
         await self.send(codec.encode(request))
         first = await self._read_line()
         answer = {} if first is None else codec.decode(first)
@@ -248,7 +249,7 @@ async def _open_socket(address: ServedAddress, after: int | None, new: NewConver
     reader, writer = await asyncio.open_unix_connection(address.path)
     connection = SocketLines(reader, writer)
     try:
-        # What listens there has tools of this program run; that is for our own user, and for the system.
+        # The peer can make this program run tools, so it must belong to our own user or to the system.
         if user_of(writer.get_extra_info("socket")) not in (None, 0, os.geteuid()):
             raise NotReached(f"{address.path}: the process that listens there is another user's", True)
         if address.session is not None:

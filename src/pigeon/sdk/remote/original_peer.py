@@ -1,10 +1,9 @@
 """When a run of another agent of the family is over.
 
-Pigeon, and pi from 0.87 on, say `agent_settled`. Older ones end a run with `agent_end`, and then may go on by
-themselves: they retry, compact, or take up what is queued. oh-my-pi's newest say `session_settled`, or tell in a
-`prompt_result` that a prompt came to nothing. So that programs see one end, `agent_settled` is made here where the
-agent does not send it: after an `agent_end`, once the agent's state says that it is idle and nothing was announced to
-follow.
+Pigeon, and pi from 0.87 on, send `agent_settled`. Older ones end a run with `agent_end`, and may then continue on their
+own: they retry, compact, or process queued messages. oh-my-pi's newest send `session_settled`, or report in a
+`prompt_result` that a prompt had no effect. So that programs see one end, `agent_settled` is created here if the agent
+does not send it: after an `agent_end`, once the agent's state is idle and nothing was announced to follow.
 """
 
 from __future__ import annotations
@@ -33,9 +32,9 @@ from pigeon.wire.events import (
 )
 from pigeon.wire.messages import AssistantMessage
 
-# How long an agent that may or may not say `agent_settled` is given to say it, once it is idle.
+# How long to wait for `agent_settled` from an idle agent that may or may not send it.
 GRACE_SECONDS = 0.3
-# How often an agent that is not idle is asked again, and for how long.
+# How often the state of a busy agent is requested again, and for how long.
 ASK_SECONDS = 0.1
 MOST_ASKED = 600
 _BEGINS = (AgentStart, AutoRetryStart, AutoCompactionStart, CompactionStart)
@@ -43,7 +42,7 @@ _ENDS = (AgentEnd, AutoRetryEnd, AutoCompactionEnd, CompactionEnd)
 
 
 class OriginalPeer:
-    """Follows the events of an agent that is not Pigeon, and tells the end of each run once."""
+    """Follows the events of an agent that is not Pigeon, and reports the end of each run once."""
 
     def __init__(self, state: Callable[[], Awaitable[State]], tell: Callable[[AgentSettled], None]) -> None:
         self._state = state
@@ -54,12 +53,12 @@ class OriginalPeer:
         self._checking: asyncio.Task[None] | None = None
 
     def on_prompt_accepted(self) -> None:
-        """A prompt was accepted: its end is to be told."""
+        """Expect the end of an accepted prompt."""
         self._open = True
         self._stopped_by = "stop"
 
     def on_prompt_refused(self) -> None:
-        """A prompt that was accepted is refused after all, as oh-my-pi does it."""
+        """Handle the refusal of a prompt that was accepted before, as oh-my-pi sends it."""
         self._stopped_by = "error"
         self._report_settled()
 
@@ -73,7 +72,7 @@ class OriginalPeer:
         return True
 
     def on_event(self, event: Outbound | UnknownEvent) -> None:
-        """Look at an event after the program did: an end that it means is told behind it."""
+        """Process an event after the program got it, and report an end that it implies."""
         if isinstance(event, MessageEnd) and isinstance(event.message, AssistantMessage):
             self._stopped_by = event.message.stop_reason
         elif isinstance(event, _BEGINS):

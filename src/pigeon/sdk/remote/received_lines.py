@@ -1,4 +1,4 @@
-"""The lines that a served conversation has sent, over one connection after another; none is missing or repeated."""
+"""The lines of a served conversation over successive connections; none is missing or repeated."""
 
 from __future__ import annotations
 
@@ -41,7 +41,6 @@ class HeldEvents:
 
     @property
     def is_holding(self) -> bool:
-        """Whether events are held until an answer comes."""
         return bool(self._waiting)
 
     def hold_for_answer(self, id: bytes) -> None:
@@ -49,7 +48,6 @@ class HeldEvents:
         self._waiting.add(id)
 
     def is_waiting_for(self, id: bytes) -> bool:
-        """Whether events are held until this command is answered."""
         return id in self._waiting
 
     def has_end_of(self, run_id: str) -> bool:
@@ -57,25 +55,23 @@ class HeldEvents:
         return any(one[1:] == (run_id, "agent_settled") for one in self._lines)
 
     def put(self, line: bytes, run_id: str, kind: str) -> None:
-        """Hold an event until the answer has come."""
         self._lines.append((line, run_id, kind))
 
     def insert_answer(self, id: bytes, answer: bytes, run_id: str) -> list[bytes]:
-        """Put an answer where it belongs; returns the lines that need not wait any more."""
+        """Insert an answer at its place; returns the lines that need not wait any more."""
         self._waiting.discard(id)
         numbers = (number for number, one in enumerate(self._lines) if run_id and one[1] == run_id)
         self._lines.insert(next(numbers, len(self._lines)), (answer, "", ""))
         return [] if self._waiting else self.release_all()
 
     def release_all(self) -> list[bytes]:
-        """Return the held lines, and hold nothing from now on."""
         lines, self._lines = self._lines, []
         self._waiting.clear()
         return [line for line, _, _ in lines]
 
 
 class ReceivedLines:
-    """Hands the lines of a server to `forward`: those that are new, in the order that the client expects."""
+    """Passes the lines of a server to `forward`: new ones only, in the order that the client expects."""
 
     def __init__(self, sent: SentLines, forward: Callable[[bytes], None]) -> None:
         self._sent = sent
@@ -87,7 +83,7 @@ class ReceivedLines:
 
     @property
     def last_number(self) -> int:
-        """The number of the last event that came, after which the next connection has to begin."""
+        """The number of the last received event, after which the next connection begins."""
         return self._last
 
     def start_after(self, number: int) -> None:
@@ -115,9 +111,9 @@ class ReceivedLines:
             self._on_event(line, head)
 
     def on_connection_lost(self, refused_line: bool) -> None:
-        """Answer what will not be sent again, and prepare for the answers to messages that will.
+        """Answer commands that will not be sent again, and prepare for the answers to messages that will.
 
-        `refused_line` says that the server has closed the connection because a line was too long.
+        `refused_line` means that the server closed the connection because a line was too long.
         """
         for answer in self._sent.fail_too_long(refused_line):
             self._on_answer(answer, decode_head(answer))
@@ -158,19 +154,19 @@ class ReceivedLines:
             self._runs[head.run_id] = None
         elif head.type == "agent_settled":
             self._runs.pop(head.run_id, None)
-            # Nothing that was asked before is open any more.
+            # No earlier question is open any more.
             self._sent.close_all_questions()
         elif head.type == "permission_resolved":
             self._sent.close_question(str(head.id))
         elif head.target_id and self._sent.close_question(head.target_id):
-            # A question is closed for all clients when it is answered; the one that has answered has closed it itself.
+            # An answered question is closed for all clients; the client that answered has closed it itself.
             return
         if not self._filter.should_send_line(line):
             return
         if not self._held.is_holding:
             self._forward(line)
         elif head.type in QUESTIONS:
-            # What is held waits for an answer, which may wait for the answer to this.
+            # Held lines wait for an answer, which may itself wait for the answer to this one.
             for held in self._held.release_all():
                 self._forward(held)
             self._forward(line)
@@ -178,7 +174,7 @@ class ReceivedLines:
             self._held.put(line, head.run_id, head.type)
 
     def _on_gap(self, line: bytes, head: LineHead) -> None:
-        """The log does not reach back so far: what has ended meanwhile ends here, too."""
+        """Handle a gap in the log: work that has ended meanwhile ends here too."""
         snapshot = _decode_raw(head.snapshot, _Snapshot)
         self._last = snapshot.seq
         for held in self._held.release_all():

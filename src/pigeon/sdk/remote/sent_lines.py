@@ -1,4 +1,4 @@
-"""What a client has sent to a served conversation, and what becomes of it when the connection is lost.
+"""The lines that a client has sent to a served conversation, and their treatment when the connection is lost.
 
 Of what was sent and not answered,
 
@@ -32,7 +32,8 @@ LOST = "The connection was lost before {} was answered; it is not known whether 
 TOO_LONG_CODE = "too_long"
 TOO_LONG = "{} is larger than the server accepts: {:.0f} MB"
 MB = 1024 * 1024
-# A server that is still sent a long line when it closes cannot say why; so often such a line is sent.
+# A server that is still receiving a long line when it closes cannot send the reason; such a line is sent this many
+# times.
 MOST_TRIES = 5
 MESSAGES = frozenset(("prompt", "steer", "follow_up", "abort_and_prompt"))
 ANSWERS = frozenset(("extension_ui_response", "host_tool_result"))
@@ -44,7 +45,7 @@ _OUR_ID_MEMBERS = ("clientMessageId", "accepted")
 
 
 class LineHead(Struct, rename="camel"):
-    """What has to be known of a line, whichever way it goes."""
+    """The members of a line that are needed in either direction."""
 
     type: str = ""
     id: Json = None
@@ -63,7 +64,7 @@ decode_head = msgspec.json.Decoder(LineHead).decode
 
 
 class SentLine:
-    """A line of the client: its name, whether it is on its way, and on how many connections it was in vain."""
+    """A line of the client: its name, whether it is being sent, and on how many connections it failed."""
 
     __slots__ = ("_tries", "is_on_its_way", "line", "name")
 
@@ -75,16 +76,15 @@ class SentLine:
 
     @property
     def is_message(self) -> bool:
-        """Whether it is a message to the model."""
         return self.name in MESSAGES
 
     def start(self) -> bytes:
-        """Return the line, which is on its way from now on."""
+        """Return the line and mark it as being sent."""
         self.is_on_its_way = True
         return self.line
 
     def count_failure(self) -> bool:
-        """Note that a connection was lost over it; true if it probably is the reason, because it is long."""
+        """Count a connection that was lost over this line; returns True if its length is probably the reason."""
         self._tries += 1
         return len(self.line) > MB and self._tries >= MOST_TRIES
 
@@ -122,7 +122,7 @@ class SentLines:
         return self._unanswered.pop(id, None)
 
     def close_question(self, id: str) -> bool:
-        """Note that a question is closed; true if the client has answered it."""
+        """Note that a question is closed; returns True if the client has answered it."""
         return self._answers.pop(id, None) is not None
 
     def close_all_questions(self) -> None:
@@ -130,9 +130,10 @@ class SentLines:
         self._answers.clear()
 
     def fail_too_long(self, refused_line: bool) -> list[bytes]:
-        """Give up what would break every connection: a long line that did, and the longest if the server refused one.
+        """Drop lines that would break every connection: a long line that did, and the longest if the server refused
+        one.
 
-        Called when a connection was lost; returns the failures that the client is to get as answers.
+        Called when a connection was lost; returns the failures to send to the client as answers.
         """
         under_way = [sent for sent in (*self._unanswered.values(), *self._answers.values()) if sent.is_on_its_way]
         wrong = [sent for sent in under_way if sent.count_failure()]
@@ -146,9 +147,9 @@ class SentLines:
         ]
 
     def resend_or_fail(self) -> tuple[list[bytes], list[bytes]]:
-        """Send again what was on its way when the connection was lost, and give up what must not be done twice.
+        """Send lines again that were lost with the connection, except for those that must not be executed twice.
 
-        Returns the ids of the messages that are sent again, and the failures that the client is to get as answers.
+        Returns the ids of the messages that are sent again, and the failures to send to the client as answers.
         """
         again: list[SentLine] = []
         if self._filter is not None:
@@ -171,7 +172,7 @@ class SentLines:
         return messages, failures
 
     def _track_line(self, line: bytes) -> SentLine:
-        """Keep what may have to be sent again, a message under an id by which it is known then."""
+        """Keep a line that may have to be sent again; a message gets an id by which it is then recognized."""
         try:
             head = decode_head(line)
         except msgspec.DecodeError:

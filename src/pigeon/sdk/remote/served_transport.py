@@ -1,7 +1,7 @@
 """A conversation of `pigeon serve` as a transport that outlives its connections; `Client` and `pigeon attach` use it.
 
-When a connection is lost, the next one begins after the last event that came (`received_lines.py`), and what was not
-answered is sent again where that is safe (`sent_lines.py`).
+When a connection is lost, the next one begins after the last event that came (`received_lines.py`), and unanswered
+lines are sent again if that is safe (`sent_lines.py`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ServedTransport:
         patience: float | None = PATIENCE_SECONDS,
         room: Callable[[], Awaitable[None] | None] = lambda: None,
     ) -> None:
-        """`room` returns something to await while no more lines can be received, or None."""
+        """`room` returns an awaitable while no more lines can be received, or None."""
         self.address = address
         self._token = token
         self._new = new
@@ -46,7 +46,7 @@ class ServedTransport:
         self._receive: Callable[[bytes], None] = lambda data: None
         self._lost: Callable[[], None] = lambda: None
         self._running: asyncio.Task[None] | None = None
-        # Why there is no connection any more.
+        # The reason why there is no connection any more.
         self.reason = ""
         self._sent = SentLines()
         self._received = ReceivedLines(self._sent, self._forward_line)
@@ -60,17 +60,16 @@ class ServedTransport:
         self._running = asyncio.ensure_future(self._keep_connected(connection))
 
     def write(self, data: bytes) -> None:
-        """Send whole lines; what is sent while there is no connection waits for the next."""
+        """Send whole lines; without a connection they wait for the next one."""
         for line in data.split(b"\n"):
             if line:
                 self._sent.put(line)
 
     async def explain_death(self) -> ProcessDied:
-        """Why there is no connection any more."""
         return ProcessDied(f"The connection to {self.address.text} has ended: {self.reason}")
 
     async def close(self) -> None:
-        """Disconnect from the conversation, which goes on."""
+        """Disconnect from the conversation, which continues."""
         running, self._running = self._running, None
         if running is not None:
             running.cancel()
@@ -88,7 +87,7 @@ class ServedTransport:
             self._lost()
 
     async def _exchange_lines(self, connection: LineConnection) -> None:
-        """Exchange lines until it is lost; raises `NotReached` where the server has ended it for good."""
+        """Exchange lines until the connection is lost; raises `NotReached` if the server has ended it for good."""
         sending = asyncio.ensure_future(self._send(connection))
         try:
             async for line in connection.lines():
@@ -117,7 +116,7 @@ class ServedTransport:
             except NotReached as error:
                 if error.final or (until is not None and loop.time() + pause > until):
                     raise
-            # Not all clients of a server that comes back at the same moment.
+            # So that not all clients return to a restarted server at the same moment.
             await asyncio.sleep(random.uniform(pause / 2, pause))
             pause = min(2 * pause, LONGEST_PAUSE)
 
@@ -126,14 +125,14 @@ class ServedTransport:
 
 
 class ServedPlace(Struct, frozen=True):
-    """A conversation, or a server with what is to be begun there."""
+    """A conversation, or a server with a conversation to begin there."""
 
     address: ServedAddress
     new: NewConversation | None
 
 
 def find_served_place(url: str, cwd: str | None, model: str | None) -> ServedPlace | None:
-    """What an address means, or None for an agent's own socket; raises `ValueError`."""
+    """The place of an address, or None for an agent's own socket; raises `ValueError`."""
     if not isinstance(url, str):
         raise TypeError(f"url= is an address, not {type(url).__name__}; the program to start is command=")
     address = parsed_address(url)

@@ -1,9 +1,9 @@
 """How a `Client` reaches its agent: as a process that it starts, or over a unix socket of its own; conversations of
 `pigeon serve` are in `sdk/remote/served_transport.py`.
 
-A transport carries bytes. It hands on what comes (`receive`), says once that nothing more will (`lost`), and knows why
-(`explain_death`). `close` ends it in order: the input is closed, which every agent of the family takes as the end, and
-only one that does not go is made to.
+A transport carries bytes. It passes on its input (`receive`), reports its end once (`lost`), and knows the reason
+(`explain_death`). `close` ends it cleanly: the input is closed, which every agent of the family treats as the end, and
+only an agent that does not end is killed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Transport(Protocol):
     """A byte stream to and from one agent."""
 
     async def open(self, receive: Callable[[bytes], None], lost: Callable[[], None]) -> None:
-        """Start or reach the agent; raises `StartupError` where that is not possible."""
+        """Start or reach the agent; raises `StartupError` if that is impossible."""
         ...
 
     def write(self, data: bytes) -> None:
@@ -40,7 +40,7 @@ class Transport(Protocol):
         ...
 
     async def explain_death(self) -> ProcessDied:
-        """Returns the error that says why the agent is gone."""
+        """The error that explains why the agent is gone."""
         ...
 
     async def close(self) -> None:
@@ -49,8 +49,8 @@ class Transport(Protocol):
 
 
 class ProgramChoices(Struct, frozen=True):
-    """How an agent's program is started: where, with which variables, its first line of input, and what its stderr is
-    for."""
+    """How an agent's program is started: where, with which variables, its first line of input, and the receiver of its
+    stderr."""
 
     cwd: str | None = None
     env: Mapping[str, str] | None = None
@@ -59,20 +59,20 @@ class ProgramChoices(Struct, frozen=True):
 
 
 class SubprocessTransport:
-    """An agent as a process of its own."""
+    """An agent in a separate process."""
 
     def __init__(self, command: Sequence[str], choices: ProgramChoices) -> None:
         self._command = list(command)
         self._choices = choices
         self._process: PeerProcess | None = None
-        # What came before it was opened, and whether nothing more will come.
+        # Output that came before it was opened, and whether the output has ended.
         self._early: list[bytes] = []
         self._ended = False
         self._receive: Callable[[bytes], None] = self._early.append
         self._lost: Callable[[], None] = lambda: None
 
     async def start(self) -> None:
-        """Start the process; it is opened when there is something to hear it. Raises as `open` does."""
+        """Start the process; it is opened once there is a receiver. Raises like `open`."""
         choices = self._choices
         process = PeerProcess(self._on_data, self._on_end, choices.on_stderr)
         try:
@@ -119,7 +119,7 @@ class SubprocessTransport:
         return ProcessDied(f"{self._command[0]} has ended", process.exit_code, process.last_error_lines)
 
     async def close(self) -> None:
-        """End of input, then SIGTERM, then SIGKILL, each if the one before did not help in time."""
+        """End the input, then SIGTERM, then SIGKILL, each if the previous step did not help in time."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -152,7 +152,7 @@ class SocketTransport(asyncio.Protocol):
             transport, _ = await asyncio.get_running_loop().create_unix_connection(lambda: self, self._path)
         except OSError as error:
             raise StartupError(f"{self._path}: {error.strerror or error}") from None
-        # An agent has tools of this program run; that is for our own user, and for the system.
+        # The peer can make this program run tools, so it must belong to our own user or to the system.
         if user_of(transport.get_extra_info("socket")) not in (None, 0, os.geteuid()):
             transport.abort()
             await self._gone.wait()
@@ -163,11 +163,11 @@ class SocketTransport(asyncio.Protocol):
             self._transport.write(data)
 
     async def explain_death(self) -> ProcessDied:
-        """Why the connection is gone, as far as that is known here."""
+        """Why the connection is gone, as far as known here."""
         return ProcessDied(f"The connection to {self._path} has ended" + (f": {self._reason}" if self._reason else ""))
 
     async def close(self) -> None:
-        """End of input; the agent closes its side when it is done."""
+        """End the input; the agent closes its side when it is done."""
         transport, self._transport = self._transport, None
         if transport is None:
             return
@@ -181,7 +181,7 @@ class SocketTransport(asyncio.Protocol):
         finally:
             transport.close()
 
-    # What asyncio calls
+    # Called by asyncio
 
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
@@ -205,7 +205,7 @@ def key_line(key: str) -> bytes:
 def transport_of(
     command: Sequence[str] | None, url: str | None, choices: ProgramChoices
 ) -> SubprocessTransport | SocketTransport:
-    """The transport that is asked for; raises `ValueError` for an address that is not understood."""
+    """The requested transport; raises `ValueError` for an invalid address."""
     if (command is None) == (url is None):
         raise ValueError("give either command= or url=")
     if command is not None:

@@ -1,5 +1,5 @@
-"""Compaction: the older part of the conversation is replaced by a summary, on request, when the context is nearly full,
-and when the provider says that it overflowed."""
+"""Compaction: a summary replaces the older part of the conversation, on request, when the context is nearly full, and
+when the provider reports an overflow."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _FAILED = {"manual": "Compaction failed", "overflow": "Context overflow recovery
 
 
 class Compaction:
-    """Compacts the conversation of one session; `Engine` says when."""
+    """Compacts the conversation of one session; `Engine` decides when."""
 
     def __init__(
         self,
@@ -64,15 +64,14 @@ class Compaction:
 
     @property
     def is_enabled(self) -> bool:
-        """True if room is made without being asked for."""
+        """True if automatic compaction is on."""
         return self._enabled
 
     def set_enabled(self, enabled: bool) -> None:
-        """Turn automatic compaction on or off, from the next check on."""
         self._enabled = enabled
 
     def is_due(self) -> bool:
-        """True if the context is nearly full, and making room has not failed since the user last said something."""
+        """True if the context is nearly full, and no attempt to make room has failed since the user's last message."""
         model = self._models.model
         if not self._enabled or model is None or model.context_window <= 0:
             return False
@@ -83,11 +82,11 @@ class Compaction:
         return is_full and self._failed_for != self._transcript.find_last_user_entry()
 
     async def compact_on_request(self, instructions: str | Absent, scope: Scope) -> Compacted:
-        """Because it was asked for; raises with the reason when it cannot be done."""
+        """Compact for a command; raises with the reason if that is impossible."""
         return await self._compact_and_announce("manual", scope, instructions)
 
     async def compact_when_full(self, scope: Scope) -> None:
-        """Because the context is nearly full; a failure is announced and the session goes on."""
+        """Compact because the context is nearly full; a failure is announced, and the session continues."""
         model = self._require_model()
         if await self._prune_tool_output(model) or not self._has_history(model):
             return
@@ -97,8 +96,8 @@ class Compaction:
             self._failed_for = "" if scope.cancelled else self._transcript.find_last_user_entry()
 
     async def recover_from_overflow(self, scope: Scope, hide: Callable[[], Awaitable[None]]) -> bool:
-        """Because the provider said so; true if the request should be tried again. Without older history nothing is
-        announced: the error of the request says it all."""
+        """Compact after the provider reported an overflow; returns True if the request should be tried again. Without
+        older history nothing is announced, because the error of the request is enough."""
         if not self._has_history(self._require_model()):
             return False
         try:
@@ -108,7 +107,7 @@ class Compaction:
         return True
 
     async def announce_second_overflow(self) -> None:
-        """The one retry overflowed as well."""
+        """Announce that the retry after a compaction overflowed too."""
         await self._publish(CompactionEnd(reason="overflow", aborted=False, will_retry=False, error_message=TWICE))
 
     async def _compact_and_announce(
@@ -149,7 +148,7 @@ class Compaction:
         if before is not None:
             await before()
         cut = self._find_cut(model)
-        # What is kept would overflow again: shorten every large tool result, also recent ones, and cut anew.
+        # The kept part would overflow again: shorten every large tool result, even recent ones, and cut again.
         if cut is not None and reason == "overflow" and cut.kept_tokens > self._max_kept_tokens(model):
             await self._record_pruning(find_prunable_results(journal.branch, 0))
             cut = self._find_cut(model)
@@ -158,7 +157,7 @@ class Compaction:
         own = await scope.wait(self._request_extension_summary(cut, reason, tokens_before, instructions))
         summary, usage, files = own or await self._summarize(cut, model, reason, scope, instructions)
         scope.raise_if_cancelled()
-        # Otherwise the same compaction would be due again at once, and so on without end.
+        # Otherwise the same compaction would be due again at once, without end.
         if reason != "manual" and estimated_tokens(len(summary)) + cut.kept_tokens >= size_before:
             raise Refusal(NOT_SMALLER)
         entry = journal.append(
@@ -237,7 +236,7 @@ class Compaction:
         return cut is not None and not cut.is_empty
 
     async def _prune_tool_output(self, model: Model) -> bool:
-        """Drop old tool output, if that alone makes enough room; true if it did."""
+        """Shorten old tool output if that alone makes enough room; returns True if it did."""
         branch = self._transcript.journal.branch
         found = find_prunable_results(branch, self._policy.kept_tokens(model))
         saved = sum(tokens for _, _, tokens in found)
@@ -257,7 +256,7 @@ def _estimate_tokens(journal: Journal) -> int:
 
 @contextmanager
 def _labelling_failures(label: str) -> Iterator[None]:
-    """Say which of the two summaries failed."""
+    """Name the summary that failed."""
     try:
         yield
     except SummaryFailed as error:

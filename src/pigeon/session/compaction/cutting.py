@@ -28,7 +28,7 @@ SHOWN = 400
 
 
 class Piece(Struct):
-    """An entry of the conversation with what it says and how large that is."""
+    """An entry of the conversation with its text and size."""
 
     line: EntryLine
     message: Message
@@ -47,7 +47,6 @@ class ConversationCut(Struct):
 
     @property
     def is_empty(self) -> bool:
-        """True if there is nothing to summarize."""
         return not self.history and not self.prefix
 
 
@@ -68,11 +67,11 @@ def pieces_of(branch: Sequence[EntryLine]) -> tuple[list[Piece], CompactionEntry
 
 
 def find_cut(branch: Sequence[EntryLine], keep_tokens: int, most_kept: int) -> ConversationCut | None:
-    """Keep about this many recent tokens, fewer where one huge message would not leave enough room; none if empty."""
+    """Keep about this many recent tokens, or fewer if one huge message would not leave enough room; None if empty."""
     pieces, previous = pieces_of(branch)
     if not pieces:
         return None
-    # One huge recent message may be more than the model can take: keep less until the rest fits.
+    # One huge recent message may be more than the model accepts: keep less until the rest fits.
     keep = keep_tokens
     while True:
         at = _find_cut_index(pieces, keep)
@@ -92,7 +91,7 @@ def find_cut(branch: Sequence[EntryLine], keep_tokens: int, most_kept: int) -> C
 
 
 def _find_cut_index(pieces: list[Piece], keep: int) -> int:
-    """The first place to cut at or after the point where enough recent tokens are collected."""
+    """The first possible cut at or after the point where enough recent tokens are collected."""
     valid = [index for index, piece in enumerate(pieces) if not isinstance(piece.message, ToolResultMessage)]
     if not valid:
         return 0
@@ -105,7 +104,7 @@ def _find_cut_index(pieces: list[Piece], keep: int) -> int:
 
 
 def _find_turn_start(pieces: list[Piece], at: int) -> int:
-    """Where the turn begins that is cut; the cut itself if it falls between turns."""
+    """The start of the turn that the cut divides, or the cut itself if it falls between turns."""
     for index in range(at, -1, -1):
         if isinstance(pieces[index].message, _STARTS_A_TURN):
             return index
@@ -113,7 +112,7 @@ def _find_turn_start(pieces: list[Piece], at: int) -> int:
 
 
 def _find_first_kept(branch: Sequence[EntryLine], line: EntryLine) -> str:
-    """The cut moves back over entries that say nothing, so that a model change stays with what follows it."""
+    """Moves the cut back over entries without content, so that a model change stays with what follows it."""
     at = next(index for index, candidate in enumerate(branch) if candidate.id == line.id)
     while at > 0 and branch[at - 1].type not in ("message", "custom_message", "branch_summary", "compaction"):
         at -= 1
@@ -121,7 +120,7 @@ def _find_first_kept(branch: Sequence[EntryLine], line: EntryLine) -> str:
 
 
 def find_prunable_results(branch: Sequence[EntryLine], keep_tokens: int) -> list[tuple[str, str, int]]:
-    """Large tool results outside the recent part: entry, what to show instead, tokens saved."""
+    """Large tool results outside the recent part: entry id, replacement text, tokens saved."""
     pieces, _ = pieces_of(branch)
     found: list[tuple[str, str, int]] = []
     recent = 0
@@ -138,7 +137,7 @@ def find_prunable_results(branch: Sequence[EntryLine], keep_tokens: int) -> list
 
 
 def prune_results(journal: Journal, found: list[tuple[str, str, int]]) -> list[ContextEdit]:
-    """Put the replacements on record."""
+    """Record the replacements."""
     return [
         journal.append(ContextEdit, target_id=entry_id, replacement={"content": note}) for entry_id, note, _ in found
     ]

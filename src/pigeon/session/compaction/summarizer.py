@@ -1,7 +1,7 @@
 """Asks a model for a summary of a conversation, for compaction and for leaving a branch.
 
-The conversation goes into the request as plain text, in parts that fit the model's window, without tools; a transient
-failure is repeated as the retry policy says. `TouchedFiles` lists the files that were read and changed.
+The conversation goes into the request as plain text, in parts that fit the model's window, without tools; transient
+failures are retried by the retry policy. `TouchedFiles` lists the files that were read and changed.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ rest can be understood, with these sections:
 
 
 def paragraphs_of(message: Message) -> list[str]:
-    """What one message says, one paragraph per kind of content."""
+    """The content of one message, one paragraph for each kind."""
     if isinstance(message, AssistantMessage):
         return _paragraphs_of_answer(message)
     if isinstance(message, ToolResultMessage):
@@ -90,7 +90,7 @@ def paragraphs_of(message: Message) -> list[str]:
 
 
 def _paragraphs_of_answer(message: AssistantMessage) -> list[str]:
-    """Thinking is left out: what came of it stands in the text and the calls."""
+    """Leaves thinking out: its results are in the text and the calls."""
     text = "\n".join(block.text for block in message.content if isinstance(block, TextContent))
     calls = "; ".join(_format_call(block) for block in message.content if isinstance(block, ToolCall))
     labelled = (("[Assistant]", text), ("[Assistant tool calls]", calls))
@@ -118,7 +118,6 @@ class TouchedFiles:
         self._modified = {path for path in known.get("modifiedFiles", []) if isinstance(path, str)}
 
     def add_messages(self, messages: Iterable[Message]) -> None:
-        """Take in the tool calls of these messages."""
         for message in messages:
             if isinstance(message, AssistantMessage):
                 for block in message.content:
@@ -138,22 +137,22 @@ class TouchedFiles:
                 self._modified.add(path)
 
     def details(self) -> dict[str, list[str]]:
-        """Both lists, sorted; a file that was changed counts as changed only."""
+        """Both lists, sorted; a file that was changed only appears as changed."""
         return {"readFiles": sorted(self._read - self._modified), "modifiedFiles": sorted(self._modified)}
 
     def appendix(self) -> str:
-        """The lists as they stand at the end of a summary."""
+        """The lists as text for the end of a summary."""
         lists = self.details()
         blocks = [("read-files", lists["readFiles"]), ("modified-files", lists["modifiedFiles"])]
         return "".join(f"\n\n<{tag}>\n" + "\n".join(paths) + f"\n</{tag}>" for tag, paths in blocks if paths)
 
 
 class SummaryFailed(Refusal):
-    """No usable summary came back."""
+    """The model returned no usable summary."""
 
 
 class SummaryRequest(Struct):
-    """Which model is asked and until when; `source` and `about` are announced when the request is repeated."""
+    """Which model is asked, and until when; `source` and `about` are announced when the request is repeated."""
 
     model: Model
     thinking: ThinkingLevel
@@ -178,7 +177,7 @@ class Summarizer:
         self._retries = retries
 
     def make_touched_files(self, earlier: Json = None) -> TouchedFiles:
-        """A list of files that adds to the details of an `earlier` summary."""
+        """A list that adds to the details of an `earlier` summary."""
         return TouchedFiles(self._facts_of, earlier)
 
     async def summarize(
@@ -188,14 +187,14 @@ class Summarizer:
         ask: SummaryRequest,
         previous: str | None = None,
     ) -> tuple[str, Usage]:
-        """The summary and what it cost; raises `SummaryFailed`, or `Aborted` when the scope ends."""
+        """The summary and its usage; raises `SummaryFailed`, or `Aborted` when the scope ends."""
         spent = zero_usage()
         text = previous
         for chunk in _split_into_chunks(messages, ask.model):
             request = _build_request(chunk, instructions, text, ask)
             text, usage = await self._request_with_retries(request, ask)
             spent = sum_usage(spent, usage)
-        # Of a summary pi tells only what every provider counts.
+        # Like pi, report only the counts of a summary that every provider has.
         return text or "", replace(spent, cache_write_1h=ABSENT, reasoning=ABSENT)
 
     async def _request_with_retries(self, request: ModelRequest, ask: SummaryRequest) -> tuple[str, Usage]:
@@ -257,7 +256,7 @@ def _check_summary(answer: AssistantMessage, failure: Failure | None) -> str:
 
 
 def _build_request(paragraphs: list[str], instructions: str, previous: str | None, ask: SummaryRequest) -> ModelRequest:
-    """The answer may be as long as any other: a summary that is cut off is of no use."""
+    """Allows an answer of the usual length, since a truncated summary is useless."""
     said = "<conversation>\n" + "\n\n".join(paragraphs) + "\n</conversation>"
     if previous is not None:
         said += f"\n\n<previous-summary>\n{previous}\n</previous-summary>\n\n{UPDATE}"
@@ -274,7 +273,7 @@ def _build_request(paragraphs: list[str], instructions: str, previous: str | Non
 
 
 def _split_into_chunks(messages: Sequence[Message], model: Model) -> list[list[str]]:
-    """The conversation in parts that fit the model's window with an earlier summary and a new one."""
+    """The conversation in parts that fit the model's window together with an earlier and a new summary."""
     window = model.context_window
     summary = min(model.max_tokens or MOST_OF_A_SUMMARY, MOST_OF_A_SUMMARY, window // 5)
     room = int(max(window - 2 * summary, window // 4, 1000) * CHARACTERS_PER_PROMPT_TOKEN)

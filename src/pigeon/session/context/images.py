@@ -1,5 +1,4 @@
-"""Images on their way into the conversation: what a model would refuse must not get there, since it would be sent again
-with every later request."""
+"""Images on their way into the conversation: a model would refuse an invalid one in every later request too."""
 
 from __future__ import annotations
 
@@ -16,9 +15,9 @@ STOPPED = "[Image omitted: the run was stopped before the image was made ready t
 async def prepare_images(
     message: SendableT, preparer: ImagePreparer, keeps_unreadable: bool, scope: Scope | None
 ) -> SendableT:
-    """The message with images that models take, and notes behind its text for those that were changed or left out.
+    """The message with images that models accept, and notes behind its text for those that were changed or left out.
 
-    Data that is no image goes on as it is if `keeps_unreadable`. The very same message if there was nothing to do.
+    Data that is not an image is kept if `keeps_unreadable`. Returns the same object if there was nothing to do.
     """
     if isinstance(message.content, str):
         return message

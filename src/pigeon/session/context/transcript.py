@@ -1,6 +1,6 @@
 """The journal in use and the conversation it holds: what is on record, and what a model sees of it.
 
-`Transcript` puts every complete message on record and keeps what it knows of the active branch. Above it stand pure
+`Transcript` records every complete message and caches what it derives from the active branch. Above it are pure
 functions: from the path of entries to the conversation, from the conversation to what a model sees, and how large that
 is. Branch summaries, compaction and the host's lists of messages use them too.
 """
@@ -50,7 +50,7 @@ class VisibleEntries(Struct):
     edits: dict[str, Any]
 
     def messages(self, start: int = 0, end: int | None = None) -> list[Message]:
-        """What they say, from one of them on; an entry whose shape we do not know says nothing."""
+        """The messages of entries in a range; an entry of an unknown shape has none."""
         return [message for line in self.lines[start:end] if (message := self.message_of(line)) is not None]
 
     def message_of(self, line: EntryLine) -> Message | None:
@@ -58,14 +58,14 @@ class VisibleEntries(Struct):
         return _apply_edit(said, self.edits[line.id]) if said is not None and line.id in self.edits else said
 
     def to_host_message(self, line: EntryLine) -> Any:
-        """What one of them says, for a host: as it stands in the file wherever that is possible."""
+        """The message of one entry for a host, as stored in the file wherever possible."""
         if line.type != "message" or line.id in self.edits:
             return self.message_of(line)
         return line.message_to_host_json()
 
 
 def visible_entries(branch: Sequence[EntryLine]) -> VisibleEntries:
-    """The conversation of a path; nothing of a message is parsed for it."""
+    """The conversation of a path, without parsing any message."""
     lines = _entries_after_compaction(branch)
     edits = _find_edits(lines)
     said = [line for line in lines if line.role in _ROLES or has_message_content(line)]
@@ -79,7 +79,7 @@ def context_of(branch: Sequence[EntryLine]) -> list[Message]:
 
 
 def _entries_after_compaction(branch: Sequence[EntryLine]) -> list[EntryLine]:
-    """The last compaction, what it kept, and what came after; everything where there is none."""
+    """The last compaction, what it kept, and what followed; all entries if there is none."""
     at = next((index for index in range(len(branch) - 1, -1, -1) if branch[index].type == "compaction"), None)
     if at is None:
         return list(branch)
@@ -91,20 +91,19 @@ def _entries_after_compaction(branch: Sequence[EntryLine]) -> list[EntryLine]:
 
 
 def _find_edits(lines: Iterable[EntryLine]) -> dict[str, Any]:
-    """The last edit of each entry: none to leave it out, else its new content."""
+    """The last edit of each entry: None to leave it out, else its new content."""
     entries = [line.entry for line in lines if line.type == "context_edit"]
     return {entry.target_id: entry.replacement for entry in entries if isinstance(entry, ContextEdit)}
 
 
 def has_message_content(line: EntryLine) -> bool:
-    """True if an entry is something that was said."""
     if line.type == "message":
         return line.role in _ROLES
     return line.type in _SPEAKERS and message_of(line) is not None
 
 
 def message_of(line: EntryLine) -> Message | None:
-    """What an entry says; none for an entry that says nothing."""
+    """The message of an entry, or None if it has none."""
     if line.type == "message":
         return line.message
     entry = line.entry
@@ -169,7 +168,7 @@ def to_model_messages(messages: Iterable[Message]) -> list[ModelMessage]:
 
 
 def strip_images(messages: Iterable[ModelMessage]) -> list[ModelMessage]:
-    """The same conversation with a line of text in the place of images, for the setting `images.blockImages`."""
+    """The same conversation with a line of text in place of each image, for the setting `images.blockImages`."""
     return [
         message
         if isinstance(message, AssistantMessage)
@@ -220,7 +219,7 @@ def used_tokens(usage: Usage) -> int:
 def estimate_branch_tokens(branch: Sequence[EntryLine]) -> int:
     """The size of a path's context in tokens: the provider's last count plus an estimate of what came after it.
 
-    Counts from before the last compaction or edit are not trusted: then everything is estimated.
+    Counts from before the last compaction or edit are not used: then everything is estimated.
     """
     later = 0
     for line in reversed(branch):
@@ -242,7 +241,7 @@ def _has_failed(message: Message) -> bool:
 
 
 def _count_sent_tokens(message: Message) -> int:
-    """An answer that failed is never sent to a model, however long it was."""
+    """Failed answers count as 0, because they are never sent to a model."""
     return 0 if _has_failed(message) else message_tokens(message)
 
 
@@ -305,8 +304,7 @@ class Transcript:
     def model_messages(self) -> list[ModelMessage]:
         """The same in the three roles that models know, in a new list of the same objects each time.
 
-        `providers/history/cache` compares these messages by identity to find what it has translated before: never copy
-        them.
+        `providers/history/cache` compares these messages by identity to find earlier translations: never copy them.
         """
         _ = self.context
         return list(self._model_messages)
@@ -328,16 +326,16 @@ class Transcript:
         return info
 
     def find_last_user_entry(self) -> str | None:
-        """The id of the user's last message on the branch: what is counted per message of the user is counted by it."""
+        """The id of the user's last message on the branch, by which things are counted per user message."""
         return next((line.id for line in reversed(self._journal.branch) if line.role == "user"), None)
 
     def switch_journal(self, journal: Journal) -> None:
-        """Let go of one journal and take another."""
+        """Replace the journal."""
         self._journal.close()
         self._journal = journal
 
     def record_event(self, event: Outbound) -> None:
-        """Put the message of a `message_end` on record, and a declaration of tools."""
+        """Record the message of a `message_end`, and a declaration of tools."""
         if not isinstance(event, (MessageEnd, ToolsDeclared)):
             return
         message = event.message

@@ -1,1 +1,1 @@
-"""What is on disk: session files, the journal over them, and the lists and views made from them."""
+"""What is on disk: session files, the journal over them, and lists and views derived from them."""

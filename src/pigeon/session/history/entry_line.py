@@ -39,7 +39,7 @@ _messages = msgspec.json.Decoder(_MessageOnly)
 
 @cache
 def _entry_decoder() -> msgspec.json.Decoder[Entry]:
-    """Made with the first entry that is read: building this decoder is slow, and a new session never needs it."""
+    """Created with the first entry that is read: building this decoder is slow, and a new session never needs it."""
     codec.prepare_type(Entry)
     return msgspec.json.Decoder(Entry)
 
@@ -62,13 +62,13 @@ class EntryLine(msgspec.Struct, gc=False, eq=False, rename=_NAMES.get):
 
     @property
     def entry(self) -> Entry | None:
-        """The record; none for a type or a shape that we do not know."""
+        """The record, or None for an unknown type or shape."""
         if not self.tried:
             self.known, self.tried = self.read(), True
         return cast("Entry | None", self.known)
 
     def read(self) -> Entry | None:
-        """The record, not kept: for those who look at all entries once."""
+        """The record, without keeping it: for callers that look at each entry once."""
         if self.tried:
             return cast("Entry | None", self.known)
         try:
@@ -83,7 +83,7 @@ class EntryLine(msgspec.Struct, gc=False, eq=False, rename=_NAMES.get):
         return entry.message if isinstance(entry, MessageEntry) else None
 
     def to_host_json(self) -> msgspec.Raw:
-        """The entry for a host: as it stands in the file, but always valid UTF-8."""
+        """The entry as it is in the file, but always valid UTF-8."""
         return msgspec.Raw(_to_valid_utf8(self.raw))
 
     def message_to_host_json(self) -> msgspec.Raw:
@@ -102,7 +102,7 @@ _lines = msgspec.json.Decoder(EntryLine)
 
 
 def line_from_bytes(raw: bytes) -> EntryLine | None:
-    """A line of a file; none if it is no entry at all."""
+    """A line of a file, or None if it is not an entry at all."""
     try:
         line = _lines.decode(raw)
     except _BAD:
@@ -117,7 +117,7 @@ def line_from_bytes(raw: bytes) -> EntryLine | None:
 
 
 def line_from_entry(entry: Entry, mask: Callable[[bytes], bytes]) -> EntryLine:
-    """A new entry, encoded once for file and host; `mask` takes keys out of what is kept."""
+    """A new entry, encoded once for file and host; `mask` masks the keys in it."""
     role = entry.message.__struct_config__.tag if isinstance(entry, MessageEntry) else ""
     return EntryLine(
         type=str(entry.__struct_config__.tag),
@@ -136,7 +136,7 @@ def _to_valid_utf8(raw: bytes) -> bytes:
 
 
 def _parse_outline(raw: bytes) -> EntryLine | None:
-    """An entry of a shape that we do not know: it has its place in the tree all the same."""
+    """An entry of an unknown shape, which still has its place in the tree."""
     try:
         plain = codec.decode(raw)
     except BadRecord:
@@ -159,7 +159,7 @@ def _word(value: Any) -> str:
 
 
 def _parse_leniently(raw: bytes) -> Entry | None:
-    """The record of a line that another program wrote a little differently: half a character, nothing for content."""
+    """The record of a line that another program wrote slightly differently: a lone surrogate, null for content."""
     try:
         plain = codec.decode(raw)
         message = plain.get("message")

@@ -1,4 +1,4 @@
-"""The session store: where sessions are on disk, and what their files are called. Everything else asks here.
+"""The session store: where sessions are on disk, and what their files are called. Everything else gets these from here.
 
     AGENT_DIR/sessions/--home-user-project--/         the sessions of one working directory
         2026-11-15T17-55-01-530Z_ID.jsonl             a session: a header, then an entry on each line
@@ -40,7 +40,7 @@ class FileStore:
         """The store of an agent folder."""
         return cls(os.path.join(agent_dir, "sessions"))
 
-    # Where sessions are.
+    # Where sessions are
 
     def folder_of(self, cwd: str) -> str:
         """The folder of one working directory's sessions."""
@@ -50,7 +50,7 @@ class FileStore:
         return os.path.join(self.root, f"--{flat}--")
 
     def folders(self) -> list[str]:
-        """Every working directory's folder."""
+        """The session folders of all working directories."""
         try:
             with os.scandir(self.root) as found:
                 return sorted(item.path for item in found if item.is_dir())
@@ -72,16 +72,15 @@ class FileStore:
         return os.path.join(os.path.dirname(self.root), "trash")
 
     def new_trash_path(self, session_id: str, deleted_at: str) -> str:
-        """Where a session goes that is deleted now."""
-        # An id in a file may hold anything, also a way out of the trash.
+        """The path for a session that is deleted now."""
+        # An id in a file may contain anything, even a path out of the trash.
         name = re.sub(r"[^A-Za-z0-9._-]", "_", session_id)[:80]
         return os.path.join(self.trash, f"{_format_time_for_name(deleted_at)}_{name}")
 
-    # What files are called.
+    # What files are called
 
     @staticmethod
     def new_file_path(folder: str, session_id: str, now_ms: int) -> str:
-        """The path of a session that begins now."""
         return os.path.join(folder, f"{_format_time_for_name(clock.to_iso(now_ms))}_{session_id}{_SUFFIX}")
 
     @staticmethod
@@ -106,29 +105,29 @@ class FileStore:
 
     @staticmethod
     def name_of(file: str) -> str:
-        """The name of a session's file, for other files that are made of it."""
+        """The base name of a session's file, for files derived from it."""
         return os.path.basename(file).removesuffix(_SUFFIX)
 
     @staticmethod
     def id_in_name(file: str) -> str:
-        """The id of a session as the name of its file has it; the header may have another."""
+        """The session id in a file name; the header may have another."""
         return file.removesuffix(_SUFFIX).rpartition("_")[2]
 
     @staticmethod
     def is_file_name(reference: str) -> bool:
-        """True if a person means a file by this, and not an id or its beginning."""
+        """True if the reference means a file, not an id or the beginning of one."""
         return "/" in reference or "\\" in reference or reference.endswith(_SUFFIX)
 
-    # Finding and listing.
+    # Finding and listing
 
     @staticmethod
     def list_files(folder: str) -> list[str]:
-        """The session files of one folder, the one that was changed last first."""
+        """The session files of one folder, most recently changed first."""
         return [path for _, path in sorted(_list_dated_files(folder), reverse=True)]
 
     @staticmethod
     def find_newest(folder: str, cwd: str | None = None) -> str | None:
-        """The session that was changed last, in one working directory if that is given."""
+        """The most recently changed session, in one working directory if that is given."""
         for path in FileStore.list_files(folder):
             header = header_of(path)
             if header is not None and (cwd is None or header.get("cwd") == cwd):
@@ -137,12 +136,12 @@ class FileStore:
 
     @staticmethod
     def find_newest_with_message(folder: str) -> str | None:
-        """The session that was changed last and has a message."""
+        """The most recently changed session with a message."""
         return next((path for path in FileStore.list_files(folder) if has_message(path)), None)
 
     @staticmethod
     def find_by_id(folder: str, session_id: str) -> str | None:
-        """The file in this folder of the session with exactly this id, also one that is only just being made."""
+        """The file of the session with exactly this id in this folder, even one that is just being created."""
         for path in FileStore.list_files(folder):
             header = header_of(path)
             if header["id"] == session_id if header is not None else _is_named_for(path, session_id):
@@ -157,7 +156,7 @@ class FileStore:
     def resolve(self, reference: str, folder: str) -> tuple[str, bool] | None:
         """The file of a session id or its beginning, and whether it belongs to this folder.
 
-        Raises a `Refusal` that lists the sessions if the beginning is that of several.
+        Raises a `Refusal` that lists the sessions if several match.
         """
         begun: list[tuple[str, str, bool]] = []
         for path, here in self._candidates(folder):
@@ -199,7 +198,7 @@ class FileStore:
 
     @staticmethod
     def find_rows_by_id(folders: Sequence[str], session_id: str) -> list[SessionRow]:
-        """The session with exactly this id, with whether another process writes it; nothing if there is none."""
+        """The session with exactly this id, and whether another process writes it; empty if there is none."""
         for folder in folders:
             path = FileStore.find_by_id(folder, session_id)
             row = None if path is None else row_of(path)
@@ -209,7 +208,7 @@ class FileStore:
 
 
 def _format_time_for_name(time: str) -> str:
-    """A time without the characters that file systems dislike."""
+    """A time without characters that file systems reject."""
     return time.replace(":", "-").replace(".", "-")
 
 
@@ -218,7 +217,7 @@ def _is_named_for(path: str, session_id: str) -> bool:
 
 
 def _list_dated_files(folder: str) -> list[tuple[int, str]]:
-    """The session files of one folder and when they were changed; what cannot be looked at is left out."""
+    """The session files of one folder with their modification times; unreadable ones are left out."""
     found: list[tuple[int, str]] = []
     with suppress(OSError), os.scandir(folder) as items:
         for item in items:
@@ -231,6 +230,6 @@ def _list_dated_files(folder: str) -> list[tuple[int, str]]:
 
 
 def _description_of(path: str) -> str:
-    """How a person tells a session from others: when it was changed, and its title."""
+    """Identifies a session for a person: when it was changed, and its title."""
     row = row_of(path)
     return path if row is None else f"{row.modified[:16].replace('T', ' ')}  {title_of(row)}"

@@ -1,9 +1,9 @@
-"""The record of one conversation: entries that are only ever appended, the tree they form, and the leaf that the next
-one hangs on. Everything else about a conversation is derived from its journal.
+"""The record of one conversation: entries that are only ever appended, the tree they form, and the leaf, the parent of
+the next one. Everything else about a conversation is derived from its journal.
 
 One process writes the file of a journal. Another that has it open reads, follows what is appended (`read_appended`),
 and takes over when the first has ended (`claim_file`): it reads the rest, answers tool calls that a crash left without
-a result, and goes on from the last entry. Those calls are not run again.
+a result, and continues from the last entry. Those calls are not run again.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Journal:
         mask: Callable[[bytes], bytes] = lambda line: line,
         ids: Ids = RANDOM_IDS,
     ) -> None:
-        """`mask` takes out of each new entry what may not be kept."""
+        """`mask` masks the keys in each new entry."""
         self.session_id = session_id
         self.cwd = cwd
         self._header_line = header_line
@@ -60,7 +60,7 @@ class Journal:
 
     @property
     def file(self) -> str | None:
-        """Where the conversation is kept; none while it lives in memory only."""
+        """The file of the conversation; None while it is only in memory."""
         return self._store.path if self._store else None
 
     @property
@@ -69,7 +69,7 @@ class Journal:
 
     @property
     def is_read_only(self) -> bool:
-        """True while another process writes the file, as far as is known: nothing can be appended then."""
+        """True while, as far as is known, another process writes the file: nothing can be appended then."""
         return self._store is not None and self._store.is_read_only
 
     @property
@@ -89,16 +89,16 @@ class Journal:
 
     @property
     def leaf_id(self) -> str | None:
-        """The entry that the next one hangs on."""
+        """The parent of the next entry."""
         return self._branch[-1].id if self._branch else None
 
     def find_line(self, entry_id: str) -> EntryLine | None:
         return self._by_id.get(entry_id)
 
     def append(self, kind: type[_E], **fields: Any) -> _E:
-        """Put one entry on record, as a child of the leaf; it is saved when this returns.
+        """Append and save one entry as a child of the leaf.
 
-        Raises `SessionInUse` where another process writes the file.
+        Raises `SessionInUse` if another process writes the file.
         """
         if self._store is not None and not self._store.is_writable:
             self.claim_and_reload_file(begins=kind is MessageEntry)
@@ -112,9 +112,9 @@ class Journal:
         return self.append(MessageEntry, message=message)
 
     def claim_and_reload_file(self, begins: bool = False) -> bool:
-        """Make sure that this process may append; true if what other programs wrote was read for that.
+        """Ensure that this process may append; returns True if entries of other programs were read for that.
 
-        `begins` says that a message comes next: only then is the file made. Raises `SessionInUse`.
+        `begins` means that a message comes next: only then is the file created. Raises `SessionInUse`.
         """
         store = self._store
         claimed = "ours" if store is None else store.claim_file(begins)
@@ -130,9 +130,9 @@ class Journal:
         return True
 
     def load_file(self, store: SessionFile, ahead: LoadedSession | None = None) -> None:
-        """Fill the journal from its file, which was adopted; raises a `Refusal` if it is no session.
+        """Fill the journal from its adopted file; raises `Refusal` if it is not a session.
 
-        What was read `ahead` need not be read again unless the file has changed since.
+        A session loaded `ahead` is used if the file has not changed since.
         """
         if store.is_read_only:
             self._load_session(store, ahead)
@@ -140,7 +140,7 @@ class Journal:
             self._reload_session(store, ahead)
 
     def read_appended(self) -> bool:
-        """Read what another process has appended by now; true if there was anything."""
+        """Read what another process has appended so far; returns True if there was anything."""
         store = self._store
         if store is None or store.is_writable:
             return False
@@ -154,7 +154,7 @@ class Journal:
         return False
 
     def _load_session(self, store: SessionFile, ahead: LoadedSession | None = None) -> LoadedSession:
-        """The session as the file has it, in place of what is known."""
+        """The session in the file, replacing what is known."""
         place = _file_identity_of(store.path)
         loaded = ahead if ahead is not None and ahead.stamp == stamp_of(store.path) else load_session(store.path)
         if loaded is None:
@@ -168,7 +168,7 @@ class Journal:
         return loaded
 
     def _reload_session(self, store: SessionFile, ahead: LoadedSession | None = None) -> None:
-        """The file is ours from now on: read what others wrote, mend it, and put behind it what has waited."""
+        """Take over the file: read what others wrote, repair it, and append what has waited."""
         loaded = self._load_session(store, ahead)
         store.repair_file(loaded.needs_newline, loaded.rewritten, self.iterate_lines)
         answer_dangling_calls(self, self._now())
@@ -177,7 +177,7 @@ class Journal:
             self._add_line(_with_parent(line, self.leaf_id))
 
     def _add_appended_lines(self, lines: list[EntryLine], size: int) -> bool:
-        """Entries that another process has appended; the last one is its leaf."""
+        """Add entries that another process has appended; the last one becomes the leaf."""
         self._size = size
         fresh = [line for line in lines if line.id not in self._by_id]
         for line in fresh:
@@ -191,8 +191,8 @@ class Journal:
         return bool(fresh)
 
     def _merge_foreign_lines(self, store: SessionFile) -> bool:
-        """A program without a lock wrote to our file. The leaf only moves to what hangs on it: a conversation goes on
-        where it was."""
+        """Read entries that a program without a lock wrote to our file. The leaf only moves to its descendants, so that
+        a conversation continues where it was."""
         loaded = load_session(store.path)
         fresh = [line for line in loaded.lines if line.id not in self._by_id] if loaded else []
         for line in fresh:
@@ -237,13 +237,13 @@ class Journal:
         return path
 
     def iterate_lines(self) -> Iterator[bytes]:
-        """The whole session as lines of its file."""
+        """All lines of the session file."""
         yield self._header_line
         for kept in self._lines:
             yield kept.raw
 
     def save_all(self) -> None:
-        """Write the file now, not with the first message."""
+        """Write the file now instead of with the first message."""
         self.claim_and_reload_file(begins=True)
         if self._store is not None and not self._store.has_begun:
             self._store.append(b"", self.iterate_lines)
@@ -259,7 +259,7 @@ class Journal:
 
 
 def _is_worth_saving(line: EntryLine) -> bool:
-    """True for what is worth a file: a message, but not the declaration of tools before the first one."""
+    """True for entries that justify a file: messages, but not the tool declaration before the first one."""
     return line.type == "message" and line.role != "system"
 
 
@@ -270,7 +270,7 @@ def make_header(session_id: str, now_ms: int, cwd: str, parent_session: str | Ab
 
 
 def _file_identity_of(path: str) -> tuple[int, int] | None:
-    """Which file is there now; none if there is none."""
+    """The identity of the file at a path, or None if there is none."""
     try:
         there = os.stat(path)
     except OSError:
@@ -279,14 +279,13 @@ def _file_identity_of(path: str) -> tuple[int, int] | None:
 
 
 def _with_parent(line: EntryLine, parent_id: str | None) -> EntryLine:
-    """An entry with another parent."""
     moved = line_from_bytes(codec.encode({**line.plain(), "parentId": parent_id}))
     assert moved is not None
     return moved
 
 
 def answer_dangling_calls(journal: Journal, now_ms: int) -> int:
-    """Append a result for every open call of the last answer; returns how many there were."""
+    """Append a result for every open call of the last answer; returns the number of them."""
     calls = find_dangling_calls(journal.branch)
     for call in calls:
         journal.append_message(
@@ -303,7 +302,7 @@ def answer_dangling_calls(journal: Journal, now_ms: int) -> int:
 
 
 def find_dangling_calls(branch: list[EntryLine]) -> list[ToolCall]:
-    """The calls of the last answer that have no result after it; an answer that was taken back asks for none."""
+    """The calls of the last answer that have no result after it; none are needed for an answer that was withdrawn."""
     answered: set[str] = set()
     taken_back: dict[str, bool] = {}
     for line in reversed(branch):

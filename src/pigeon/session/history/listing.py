@@ -1,5 +1,5 @@
-"""What lists show of a session file, without reading it whole: the head of a file has its id, folder and first message,
-the tail its name."""
+"""What lists show of a session file, without reading it whole: the head of the file has its id, folder and first
+message, the tail its name."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LONGEST_TITLE = 60
 
 
 def header_of(path: str) -> dict[str, Any] | None:
-    """The header of a session file; none if it is no session."""
+    """The header of a session file, or None if it is not a session."""
     try:
         with open(open_regular(path), "rb") as file:
             line = file.readline(1024 * 1024)
@@ -37,7 +37,7 @@ def header_of(path: str) -> dict[str, Any] | None:
 
 
 def has_message(path: str) -> bool:
-    """True if the file is a session with a message; one that is too long to be looked at whole has one."""
+    """True if the file is a session with a message, which is assumed for a file that is too long to read."""
     if header_of(path) is None:
         return False
     with suppress(OSError):
@@ -46,14 +46,14 @@ def has_message(path: str) -> bool:
 
 
 def title_of(row: SessionRow) -> str:
-    """The name of a session, or how it begins, in one line."""
+    """The name of a session, or its beginning, in one line."""
     text = value_or_default(row.name, "") or value_or_default(row.first_message, "") or "(nothing said)"
     line = " ".join(text.split())
     return line if len(line) <= LONGEST_TITLE else line[: LONGEST_TITLE - 1] + "…"
 
 
 def row_of(path: str) -> SessionRow | None:
-    """One session as it stands in a list; none if the file is no session."""
+    """The list row of one session, or None if the file is not a session."""
     try:
         return make_row(path, os.stat(path).st_mtime_ns // 1_000_000)
     except OSError:
@@ -61,7 +61,7 @@ def row_of(path: str) -> SessionRow | None:
 
 
 def make_row(path: str, changed_ms: int) -> SessionRow | None:
-    """The same, where it is known when the file was changed."""
+    """The same with a known modification time."""
     header = header_of(path)
     if header is None:
         return None
@@ -90,7 +90,7 @@ def _user_text_of(line: EntryLine) -> str:
 
 
 def _read_ends(path: str) -> tuple[list[EntryLine], list[EntryLine]]:
-    """The whole lines in the first and in the last part of a file."""
+    """The complete lines in the first and in the last part of a file."""
     with open(open_regular(path), "rb") as file:
         head = file.read(PEEK)
         size = os.fstat(file.fileno()).st_size

@@ -1,7 +1,7 @@
 """Reads session files: every version that pi wrote, and files whose last line a crash cut off.
 
 Version 1 is a plain list of entries, version 2 has the tree and an old name of a role; both become version 3 in memory,
-and the file is written anew with its next entry.
+and the file is rewritten with its next entry.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LARGEST = 512 << 20
 
 
 def migrate_session(header: dict[str, Any], lines: list[EntryLine]) -> tuple[dict[str, Any], list[EntryLine]]:
-    """Header and entries as version 3; what need not change stays as it is, byte for byte."""
+    """Header and entries as version 3; unchanged parts stay the same byte for byte."""
     upgraded = _to_tree(lines) if header["version"] < 2 else lines
     return {**header, "version": SESSION_VERSION}, [_with_new_role(line) for line in upgraded]
 
@@ -72,7 +72,7 @@ def _make_unused_id(used: set[str]) -> str:
 
 
 class InvalidSession(Refusal):
-    """The file is there and is not a session."""
+    """The file exists and is not a session."""
 
     def __init__(self, path: str) -> None:
         super().__init__(f"Session file is not a valid pi session: {path}")
@@ -102,7 +102,7 @@ class LoadedSession(Struct):
 
 
 def read_header(path: str) -> dict[str, Any] | None:
-    """The header of a session file, none if the file is missing or was never begun; raises for anything else."""
+    """The header of a session file, or None if the file is missing or was never begun; raises for anything else."""
     beginning = _read_file(path, LONGEST_HEADER)
     if beginning is None or is_unfinished(beginning):
         return None
@@ -110,7 +110,7 @@ def read_header(path: str) -> dict[str, Any] | None:
 
 
 def load_session(path: str) -> LoadedSession | None:
-    """The session in this file, none if the file is missing or was never begun; raises for anything else."""
+    """The session in this file, or None if the file is missing or was never begun; raises for anything else."""
     stamp = stamp_of(path)
     raw = _read_file(path)
     if raw is None or is_unfinished(raw):
@@ -129,7 +129,7 @@ def load_session(path: str) -> LoadedSession | None:
 
 
 def stamp_of(path: str) -> tuple[int, ...] | None:
-    """Differs after every change of a file; none if there is none."""
+    """A value that differs after every change of a file; None if there is no file."""
     try:
         found = os.stat(path)
     except (OSError, ValueError):
@@ -138,7 +138,7 @@ def stamp_of(path: str) -> tuple[int, ...] | None:
 
 
 def read_lines_after(path: str, size: int) -> tuple[list[EntryLine], int]:
-    """The entries in whole lines behind the first `size` bytes, and where the last of them ends."""
+    """The entries in complete lines after the first `size` bytes, and where the last of them ends."""
     try:
         with open(open_regular(path), "rb") as file:
             if os.fstat(file.fileno()).st_size <= size:
@@ -153,7 +153,7 @@ def read_lines_after(path: str, size: int) -> tuple[list[EntryLine], int]:
 
 
 def is_unfinished(raw: bytes) -> bool:
-    """True for a file whose session was never reported to a host: it is empty, or its first line was cut off."""
+    """True for a file whose session was never reported to a host: it is empty, or its first line is incomplete."""
     if not raw or raw.isspace():
         return True
     if b"\n" in raw or not (raw.startswith(BEGINNING) or BEGINNING.startswith(raw)):
@@ -166,7 +166,7 @@ def is_unfinished(raw: bytes) -> bool:
 
 
 def is_of_session(raw: bytes, header_line: bytes) -> bool:
-    """True if the content of a file begins with this header, perhaps as another program writes it."""
+    """True if the content of a file begins with this header, perhaps formatted by another program."""
     first = _first_line_of(raw)
     if first == header_line:
         return True
@@ -178,7 +178,7 @@ def is_of_session(raw: bytes, header_line: bytes) -> bool:
 
 
 def _first_line_of(raw: bytes) -> bytes:
-    """Found without a copy of all the rest."""
+    """Found without copying the rest."""
     text = raw.lstrip()
     end = text.find(b"\n")
     return text if end < 0 else text[:end]
@@ -211,5 +211,5 @@ def _parse_header(line: bytes, path: str) -> dict[str, Any]:
 
 
 def is_known_version(version: Json) -> bool:
-    """True for a version of the format that can be read as it is meant, and written."""
+    """True for a version of the format that can be read and written."""
     return isinstance(version, int) and not isinstance(version, bool) and 1 <= version <= SESSION_VERSION

@@ -1,5 +1,5 @@
-"""The journals of one agent: `SessionRepository` makes new ones, opens those in files, and copies branches into new
-files. A file that another process writes is opened for reading. Where files are is known to `FileStore`."""
+"""The journals of one agent: `SessionRepository` creates new ones, opens files, and copies branches into new files. A
+file that another process writes is opened for reading. `FileStore` knows where files are."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ READ_AHEAD = 256 * 1024
 
 
 class SessionRepository:
-    """Makes the journals of one agent; `persistent` is false where nothing is written to disk."""
+    """Creates the journals of one agent; `persistent` is False if nothing is written to disk."""
 
     def __init__(
         self,
@@ -46,11 +46,10 @@ class SessionRepository:
         self._ids = ids
 
     def folders(self) -> list[str]:
-        """Every folder that may hold sessions of this user."""
         return list(dict.fromkeys([self.folder, *self.store.folders()]))
 
     def create_journal(self, cwd: str, parent: str | Absent = ABSENT, session_id: str | None = None) -> Journal:
-        """An empty conversation; its file comes with the first message."""
+        """An empty conversation; its file is created with the first message."""
         now = self._now()
         name = session_id or self._ids.session_id(now)
         path = self.store.new_file_path(self.folder, name, now)
@@ -60,7 +59,8 @@ class SessionRepository:
         return Journal(name, cwd, make_header(name, now, cwd, parent), file, self._now, self._mask, self._ids)
 
     def preload_session(self, path: str) -> LoadedSession | None:
-        """What is in a file, for `open`; may run in a thread. None for a short file, and for one that is no session."""
+        """The contents of a file, for `open`; may run in a thread. None for a short file, and for one that is not a
+        session."""
         path = self._check_path(path)
         stamp = stamp_of(path)
         if stamp is None or stamp[2] < READ_AHEAD:
@@ -73,8 +73,8 @@ class SessionRepository:
         """The conversation in a file; a missing or empty file becomes a new conversation bound to that path.
 
         A file that another process writes, or of an unknown version of the format, is opened for reading, which is
-        reported. From a `current` conversation one changes only to a file that is there: a name that was mistyped must
-        not become one. Its own file may be opened again: its lock is let go first.
+        reported. If there is a `current` conversation, the file must exist, so that a mistyped name does not become a
+        new session. The file of the current conversation may be opened again: its lock is released first.
         """
         path = self._check_path(path)
         if current is not None and not os.path.lexists(path):
@@ -109,17 +109,17 @@ class SessionRepository:
         return self._absolute(path)
 
     def _resolve_folder(self, where: str) -> str:
-        """The folder that a file names, as a path that means the same to every process: commands run in others."""
+        """The folder that a file names, as an absolute path: commands run in other folders."""
         if not os.path.isabs(where):
             return self._absolute(os.path.join(os.curdir, where))
         return os.path.realpath(where) if where.lstrip("/").startswith("proc/") else where
 
     def resolve_path(self, path: str) -> str:
-        """Where the path of a session leads; raises a `Refusal` for what cannot be one."""
+        """The path of a session as an absolute path; raises `Refusal` for an impossible one."""
         return self._check_path(path)
 
     def find_newest(self, folder: str) -> tuple[str, str | None]:
-        """The folder as it is meant, and its newest session with a message; raises where nothing is kept on disk."""
+        """The resolved folder, and its newest session with a message; raises if nothing is kept on disk."""
         if not self.persistent:
             raise Refusal("open_session requires session persistence (omit --no-session)")
         folder = self._check_path(folder)
@@ -128,12 +128,11 @@ class SessionRepository:
         return folder, self.store.find_newest_with_message(folder)
 
     def set_folder(self, folder: str) -> None:
-        """New sessions are kept in this folder from now on."""
         self._check_folder(folder)
         self.folder = folder
 
     def is_file_of(self, path: str, journal: Journal) -> bool:
-        """True if this path is where the journal is kept."""
+        """True if the journal is kept at this path."""
         path = self._check_path(path)
         if journal.file is None or path == journal.file:
             return path == journal.file
@@ -147,10 +146,10 @@ class SessionRepository:
         session_id: str | None = None,
         report: Callable[[str], None] | None = None,
     ) -> Journal:
-        """A new conversation with these entries; saved at once if it holds a message. May run in a thread, if `report`
-        is not the one of the repository.
+        """A new conversation with these entries; saved at once if it contains a message. May run in a thread, if
+        `report` is not the one of the repository.
 
-        Raises a `Refusal` if there is a session with the id that was asked for.
+        Raises `Refusal` if there is a session with the requested id.
         """
         kept = list(lines)
         saved = self.persistent and any(line.type == "message" for line in kept)
@@ -180,14 +179,14 @@ class SessionRepository:
     def _load_journal(
         self, header: dict[str, Any], cwd: str, store: SessionFile, ahead: LoadedSession | None
     ) -> Journal:
-        """The journal of an adopted file; read only now, because until the lock was taken another process may have
-        written."""
+        """The journal of an adopted file; read only now, because another process may have written until the lock was
+        taken."""
         journal = Journal(header["id"], cwd, b"", store, self._now, self._mask, self._ids)
         journal.load_file(store, ahead)
         return journal
 
     def _create_bound_journal(self, path: str, cwd: str) -> Journal:
-        """Nothing is made on disk before there is a message to keep; but that must be possible."""
+        """Creates nothing on disk before there is a message to keep, but checks that it could."""
         self._check_folder(os.path.dirname(path))
         now = self._now()
         name = self._ids.session_id(now)
@@ -198,7 +197,7 @@ class SessionRepository:
 
     @staticmethod
     def _check_folder(folder: str) -> None:
-        """Raise a `Refusal` if no session can be kept in a folder, which need not be there yet."""
+        """Raise `Refusal` if no session can be kept in a folder, which need not exist yet."""
         above = folder
         while not os.path.lexists(above):
             above = os.path.dirname(above)
@@ -208,7 +207,7 @@ class SessionRepository:
             raise Refusal(f"Session folder cannot be written: {folder}: permission denied")
 
     def _set_folder_of(self, path: str) -> None:
-        """Opening a file makes the agent keep its sessions, from now on beside that file."""
+        """Opening a file makes the agent keep its later sessions beside that file."""
         self.persistent = True
         self.folder = os.path.dirname(path)
 

@@ -1,8 +1,8 @@
 """The file behind a journal: created with the first message, appended to with each entry, written by one process.
 
 While writing fails, entries wait in memory and are written, in order, as soon as it works again; the failure is
-reported once, and so is its end. A file that was deleted is made anew. A file that was put in its place gets the
-entries it lacks if it is this session, and is left alone if it is anything else.
+reported once, and so is its end. A deleted file is created again. A file that replaced it gets the missing entries if
+it is this session, and is left alone otherwise.
 
 Which process writes is decided by the lock of the file (`system/append_file`):
 
@@ -13,7 +13,7 @@ Which process writes is decided by the lock of the file (`system/append_file`):
 | reading: the file has a version of the format that is not known here | never |
 | writing: the lock is ours | `close` |
 
-Programs that ask for no lock, as pi, may write the same file: what they wrote stays, and what they wrote over is
+Programs that use no lock, such as pi, may write the same file: their entries stay, and entries that they overwrote are
 written again.
 """
 
@@ -51,7 +51,7 @@ class SessionInUse(Refusal):
 
 
 class UnknownVersion(Refusal):
-    """The file has a version of the format that is not known here: what would be written might break it."""
+    """The file has an unknown version of the format, which writing might damage."""
 
     def __init__(self, path: str, version: Json) -> None:
         shown = codec.encode(version).decode()
@@ -62,15 +62,15 @@ class UnknownVersion(Refusal):
 
 
 class Namesake(NamedTuple):
-    """How a session that was given an id finds a file that already has it: two processes may have been given the same
-    id, and each would choose another name for its file. By the `link` they agree on one."""
+    """How a session with a given id finds a file that already has it. Two processes may have been given the same id,
+    and would choose different names for its file; they agree on one by the `link`."""
 
     link: str
     find: Callable[[], str | None]
 
 
 class SessionFile:
-    """One session file. `namesake` is for a session that was given its id and has no file yet."""
+    """One session file. `namesake` is for a session with a given id that has no file yet."""
 
     def __init__(
         self,
@@ -105,22 +105,22 @@ class SessionFile:
 
     @property
     def is_read_only(self) -> bool:
-        """True while the file must not be written: another process writes it, as far as is known, or its version
-        is unknown."""
+        """True while the file must not be written: as far as is known, another process writes it, or its version is
+        unknown."""
         return self._reading
 
     def make_refusal(self) -> Refusal:
-        """Why a file that is read cannot be written."""
+        """The reason why a file that is only read cannot be written."""
         unknown = self._unknown_version
         return SessionInUse(self._path) if unknown is None else UnknownVersion(self._path, unknown)
 
     @property
     def is_writable(self) -> bool:
-        """True if entries can be appended without `claim_file`: the file is ours, or at least no other process's."""
+        """True if entries can be appended without `claim_file`: the file is ours, or at least of no other process."""
         return self._file is not None or (self._begun and not self._reading)
 
     def adopt(self, version: Json = SESSION_VERSION) -> None:
-        """Take over an existing file, or only read it if another process writes it or its version is not known here.
+        """Take over an existing file, or only read it if another process writes it or its version is unknown.
 
         A file that can be read but not written is reported; writing is tried again with each entry.
         """
@@ -137,9 +137,10 @@ class SessionFile:
             self._report_failure(error)
 
     def claim_file(self, begins: bool) -> Claim:
-        """Be the process that writes; raises a `Refusal`, or returns what is in the way of a file that was not begun.
+        """Become the process that writes; raises `Refusal`, or returns what prevents the creation of a file that was
+        not begun.
 
-        `begins` says that there is something to keep: the file is made, and what programs without a lock have
+        `begins` means that there is something to keep: the file is created, and what programs without a lock have
         written is noticed. The journal has to be read again when the file was `taken` over or `changed`.
         """
         if self._file is not None:
@@ -159,7 +160,7 @@ class SessionFile:
             return "taken" if was_reading else "ours"
 
     def _lock_file(self) -> Claim:
-        """Lock the file that another process wrote, or make the one that was not begun."""
+        """Lock the file that another process wrote, or create the one that was not begun."""
         if self._namesake is None or self._begun:
             file = self._open_locked()
         else:
@@ -184,36 +185,36 @@ class SessionFile:
         return "taken" if self._begun else "ours"
 
     def _require_known_version(self, version: Json) -> None:
-        """Switches to reading and raises a `Refusal` if another program has written a version that is not known."""
+        """Switch to reading and raise `Refusal` if another program has written an unknown version."""
         if not is_known_version(version):
             self._unknown_version = version
             self._reading = True
             raise self.make_refusal()
 
     def _require_unlocked(self) -> Claim:
-        """What is not saved yet may go where another process writes by now: then nothing more is accepted."""
+        """Refuse further entries if another process by now writes where unsaved ones would go."""
         with suppress(FileNotFoundError):
             self._opener(self._real_path, False).close()
         return "ours"
 
     def _open_locked(self) -> AppendFile:
-        """The file, made if it is missing; others may make and remove it at the same time."""
+        """The file, created if missing; others may create and remove it at the same time."""
         for _ in range(_ATTEMPTS):
             with suppress(FileNotFoundError, FileExistsError):
                 return self._opener(self._real_path, not os.path.exists(self._real_path))
         raise FileInUse(errno.EBUSY, "other processes make and remove the file again and again", self._path)
 
     def switch_to_reading(self) -> None:
-        """Another process has begun the file: from here on it is read."""
+        """Switch to reading, because another process has begun the file."""
         self._begun = self._reading = True
 
     def release(self) -> None:
-        """Let go of a file that was taken over and cannot be used."""
+        """Release a file that was taken over and cannot be used."""
         self._reading = True
         self._close_file()
 
     def repair_file(self, needs_newline: bool, outdated: bool, everything: Everything) -> None:
-        """Close a last line that was cut off; write a file of an older version anew."""
+        """Terminate an incomplete last line; rewrite a file of an older version."""
         self._everything = everything
         self._lead = b"\n" if needs_newline else b""
         self._outdated = outdated
@@ -221,7 +222,7 @@ class SessionFile:
             self._try_to_write()
 
     def append(self, line: bytes, everything: Everything) -> None:
-        """Save one line; `everything` gives the whole session, should the file have to be made anew."""
+        """Save one line; `everything` returns the whole session in case the file has to be written again."""
         self._everything = everything
         if not self._begun:
             self._begun = True
@@ -231,7 +232,7 @@ class SessionFile:
         self._try_to_write()
 
     def sync(self) -> None:
-        """Make sure that the disk has everything; runs beside the rest, so the next write tells of a failure."""
+        """Make sure that the disk has everything; runs beside the rest, so the next write reports a failure."""
         file = self._file
         if file is None or self._failing:
             return
@@ -242,7 +243,7 @@ class SessionFile:
                 self._unconfirmed = error
 
     def close(self) -> None:
-        """Let go of the file, after a last try to save what is not saved yet, or not there any more."""
+        """Close the file, after a last attempt to save what is missing on disk."""
         file = self._file
         if self._unsaved or (file is not None and self._begun and file.has_foreign_changes):
             self._try_to_write()
@@ -270,7 +271,7 @@ class SessionFile:
     def _write(self) -> None:
         if self._file is not None and self._file.is_gone():
             self._close_file()
-            self._unconfirmed = None  # of the file that is gone; everything is written again
+            self._unconfirmed = None  # referred to the lost file; everything is written again
         if self._outdated:
             self._rewrite_file()
         if self._file is None:
@@ -283,13 +284,13 @@ class SessionFile:
         self._unsaved.clear()
 
     def _rewrite_file(self) -> None:
-        """Put the whole session in place of its file."""
+        """Replace the file with the whole session."""
         swap_file(self._real_path, b"".join(line + b"\n" for line in self._everything()), PRIVATE_FILE)
         self._outdated = False
         self._close_file()
 
     def _reopen_file(self) -> None:
-        """Hold the file again, or a new one, and find out what it lacks."""
+        """Open the file again, or a new one, and find out what it lacks."""
         if not os.path.exists(self._real_path):
             self._file = self._opener(self._real_path, True)
             self._unsaved, self._lead = list(self._everything()), b""
@@ -303,8 +304,8 @@ class SessionFile:
         self._file = file
 
     def _queue_missing_lines(self, file: AppendFile) -> None:
-        """Queues the lines that the file lacks; a half line at its end is closed or dropped first."""
-        # A failed write may have left part of a line, or all of it: what counts is what can be read back.
+        """Queue the lines that the file lacks; an incomplete line at its end is terminated or dropped first."""
+        # A failed write may have left part of a line, or all of it: only what can be read back counts.
         every = list(self._everything())
         with open(self._real_path, "rb") as there:
             raw = there.read()
@@ -337,7 +338,7 @@ class SessionFile:
 
 
 def _missing_lines(every: list[bytes], raw: bytes) -> list[bytes]:
-    """The entries that are not in the file, in no form: another program may have written them in its own."""
+    """The entries that are not in the file in any form: another program may have formatted them differently."""
     known = set(raw.split(b"\n"))
     lacking = [line for line in every[1:] if line not in known]
     if not lacking:

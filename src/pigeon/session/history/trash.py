@@ -1,7 +1,7 @@
-"""The trash: where deleted sessions are until they are brought back or removed by hand.
+"""The trash, where deleted sessions stay until they are restored or removed by hand.
 
 A deleted session is a folder of the trash with its file, the folder of its tools' outputs if there is one, and a note
-that says where they were. A session that a process writes cannot be deleted.
+of where they were. A session that a process is writing cannot be deleted.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NOTE = "deleted.json"
 
 
 class TrashedSession(Struct, frozen=True):
-    """A session in the trash: its folder there, where its file was, when it was deleted, and what it was."""
+    """A session in the trash: its folder there, its former path, when it was deleted, and its list row."""
 
     folder: str
     path: str
@@ -44,7 +44,7 @@ class SessionTrash:
         return self._store.trash
 
     def delete_session(self, path: str) -> TrashedSession:
-        """Delete a session; raises `StartupError` where that cannot be."""
+        """Raises `StartupError` if the session cannot be deleted."""
         import shutil
 
         row = _make_row(path)
@@ -71,7 +71,7 @@ class SessionTrash:
         return TrashedSession(place, path, deleted, row)
 
     def list_sessions(self) -> list[TrashedSession]:
-        """What is in the trash, the one deleted last first."""
+        """The sessions in the trash, most recently deleted first."""
         try:
             names = sorted(os.listdir(self.folder), reverse=True)
         except OSError:
@@ -88,7 +88,8 @@ class SessionTrash:
         return [folder for folder in folders if self._read_session(folder) is None]
 
     def restore_session(self, reference: str) -> TrashedSession:
-        """Bring a session back to where it was, the one deleted last for an empty reference; raises `StartupError`."""
+        """Restore a session to its former place, the most recently deleted one for an empty reference; raises
+        `StartupError`."""
         import shutil
 
         found = [one for one in self.list_sessions() if one.row.id.startswith(reference)]

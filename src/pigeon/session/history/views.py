@@ -1,8 +1,8 @@
-"""What hosts ask about a session's entries: the entries themselves, totals of tokens and cost (everything billed, on
+"""What hosts query about a session's entries: the entries themselves, totals of tokens and cost (everything billed, on
 every branch), how full the context is, the tree, and the display name.
 
-A session may have hundreds of thousands of entries, in one chain. So long answers are made a piece at a time, without
-recursion, and an empty piece stands for work that has nothing to show yet (`rpc/outbox.py` pauses between pieces).
+A session may have hundreds of thousands of entries in one chain. So long answers are made a piece at a time, without
+recursion, and an empty piece marks work that has nothing to show yet (`rpc/outbox.py` pauses between pieces).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class SessionTotals:
         self._cost: float = 0
 
     def add(self, line: EntryLine) -> None:
-        """Count one more; what the system said is not part of the conversation."""
+        """Count one more; system messages are not part of the conversation."""
         entry = None if line.role == "system" else line.read()
         if entry is None:
             return
@@ -92,7 +92,7 @@ def stats_of(session_id: str, file: str | None, lines: Iterable[EntryLine]) -> S
 def encode_stats(
     session_id: str, file: str | None, lines: Iterable[EntryLine], usage: ContextUsage | Absent
 ) -> Iterator[bytes]:
-    """The answer of `get_session_stats`; nothing to show before the last entry was counted."""
+    """The answer of `get_session_stats`; pieces are empty until the last entry was counted."""
     totals = SessionTotals()
     for line in lines:
         totals.add(line)
@@ -101,7 +101,7 @@ def encode_stats(
 
 
 def usage_of(entry: Entry) -> Usage | None:
-    """What an entry cost, if it cost anything."""
+    """The usage of an entry, if it has any."""
     usage: Usage | Absent = ABSENT
     if isinstance(entry, MessageEntry):
         if isinstance(entry.message, (AssistantMessage, ToolResultMessage)):
@@ -132,14 +132,14 @@ def _is_just_compacted(branch: Sequence[EntryLine]) -> bool:
 
 
 def encode_entries(lines: Iterable[EntryLine], leaf_id: str | None) -> Iterator[bytes]:
-    """The answer of `get_entries`: each entry as it is kept."""
+    """The answer of `get_entries`: each entry as stored."""
     yield b'{"entries":'
     yield from encode_list(codec.encode(line.to_host_json()) for line in lines)
     yield b',"leafId":' + codec.encode(leaf_id) + b"}"
 
 
 def encode_list(items: Iterable[bytes]) -> Iterator[bytes]:
-    """A JSON array of encoded items; an empty one stands for work and is passed on."""
+    """A JSON array of encoded items; an empty item marks work and is passed on."""
     before = b"["
     for item in items:
         yield before + item if item else b""
@@ -152,14 +152,15 @@ def encode_tree(lines: Iterable[EntryLine], leaf_id: str | None) -> Iterator[byt
     labels: dict[str, LabelEntry] = {}
     nodes: dict[str, EntryLine] = {}
     for line in lines:
-        # An id that a broken file has twice is one node, or the tree could have more nodes than the file has bytes.
+        # An id that occurs twice in a broken file is one node, or the tree could have more nodes than the file has
+        # bytes.
         nodes[line.id] = line
         entry = line.entry if line.type == "label" else None
         if isinstance(entry, LabelEntry):
             labels[entry.target_id] = entry
         yield b""
     roots: list[EntryLine] = []
-    # Most entries have one child: a list for each would give the garbage collector hundreds of thousands to look at.
+    # Most entries have one child: a list for each would give the garbage collector hundreds of thousands of objects.
     children: dict[str, EntryLine | list[EntryLine]] = {}
     for line in nodes.values():
         if line.parent_id is None or line.parent_id == line.id or line.parent_id not in nodes:
@@ -177,8 +178,8 @@ def encode_tree(lines: Iterable[EntryLine], leaf_id: str | None) -> Iterator[byt
 def _encode_nodes(
     roots: list[EntryLine], children: dict[str, EntryLine | list[EntryLine]], labels: dict[str, LabelEntry]
 ) -> Iterator[bytes]:
-    """The nodes as nested JSON. `closings` has what closes each open node; `lists` the lists of several nodes that are
-    open, each with the number of nodes that are open around it."""
+    """The nodes as nested JSON. `closings` has the closing text of each open node; `lists` the open lists of several
+    nodes, each with the number of nodes open around it."""
     closings: list[bytes] = []
     lists = [(0, iter(roots))]
     comma = b""
@@ -206,14 +207,14 @@ def _time(line: EntryLine) -> str:
 
 
 def _encode_label(label: LabelEntry | None) -> bytes:
-    """The last label of an entry; one without a text takes the label away."""
+    """The last label of an entry; an empty label removes it."""
     if label is None or isinstance(label.label, Absent):
         return b""
     return b',"label":' + codec.encode(label.label) + b',"labelTimestamp":' + codec.encode(label.timestamp)
 
 
 def clean_name(name: str) -> str:
-    """The name on one line; raises when nothing is left."""
+    """The name in one line; raises if nothing is left."""
     cleaned = re.sub(r"[\r\n]+", " ", name).strip()
     if not cleaned:
         raise Refusal("Session name cannot be empty")

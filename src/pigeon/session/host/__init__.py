@@ -1,1 +1,1 @@
-"""What the host does for a session: it answers dialogs, runs tools of its own and shell commands."""
+"""What the host does for a session: it answers dialogs, and runs tools and shell commands."""

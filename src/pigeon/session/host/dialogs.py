@@ -18,7 +18,7 @@ DialogReason = Literal["answered", "timeout", "aborted", "disconnected"]
 
 
 class DialogEnd(Struct, frozen=True):
-    """How a question ended; `answer` is there if it was answered."""
+    """How a question ended; `answer` is set if it was answered."""
 
     reason: DialogReason
     answer: ExtensionUiResponse | None = None
@@ -42,14 +42,14 @@ class Dialogs:
     async def ask(
         self, make: Callable[[str], DialogRequest], timeout_ms: int | None = None, scope: Scope | None = None
     ) -> ExtensionUiResponse | None:
-        """Send a question and wait; none when it was cancelled, timed out, or its scope ended."""
+        """Send a question and wait; returns None if it was cancelled, timed out, or its scope ended."""
         answer = (await self.run_dialog(make, timeout_ms, scope)).answer
         return None if answer is None or answer.cancelled else answer
 
     async def run_dialog(
         self, make: Callable[[str], DialogRequest], timeout_ms: int | None = None, scope: Scope | None = None
     ) -> DialogEnd:
-        """The same, with how it ended. Nothing is sent once the host is gone."""
+        """The same, returning how it ended. Nothing is sent once the host is gone."""
         if self._closed or (scope is not None and scope.cancelled):
             return DialogEnd("disconnected" if self._closed else "aborted")
         id = self._new_id()
@@ -72,21 +72,18 @@ class Dialogs:
 
     @property
     def has_open_dialog(self) -> bool:
-        """True while a question is open."""
         return bool(self._open)
 
     def send_notice(self, make: Callable[[str], DialogRequest]) -> None:
-        """Send a notice that needs no answer."""
         self._post(make(self._new_id()))
 
     def answer(self, response: ExtensionUiResponse) -> None:
-        """The host's answer; ignored if its question is not open."""
         waiting = self._open.get(response.id) if isinstance(response.id, str) else None
         if waiting is not None and not waiting.done():
             waiting.set_result(response)
 
     def close(self) -> None:
-        """The host is gone: give every open question up, and ask no further ones."""
+        """The host is gone: cancel every open question, and refuse further ones."""
         self._closed = True
         for waiting in self._open.values():
             if not waiting.done():

@@ -1,9 +1,9 @@
 """Files and commands of the host: what an editor has open is read and written there, and commands run in its terminals.
 
 Tools ask through `HostAccess` (`agent/interfaces.py`), after rules and paths have been checked as for the disk. A
-request is an event, its answer a command with the same id. Every request ends: with what the host answers, or with an
-error that says why nothing came. A host that does not answer about a file in time fails that call and nothing else; a
-command that has to stop is given a moment to tell what it printed.
+request is an event, its answer a command with the same id. Every request ends, with the host's answer or with an error
+that explains its absence. If the host does not answer about a file in time, only that call fails; a command that has to
+stop gets a moment to report its output.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ NO_ANSWER = "The host did not answer within {:g} s ({} {}). It may be done or no
 class HostServices:
     """What one host does for the tools of a session.
 
-    `cwd` is the folder of the conversation now, `variables` are those of the process, `walled` says whether commands
-    must stay behind a wall of ours: then the host's terminals are not used, whatever it offers. `steered` says whether
-    commands behind that wall could make a path lead elsewhere: then it is not given to the host, which is outside and
-    would follow it after it was checked.
+    `cwd` is the folder of the conversation now, `variables` are those of the process, `walled` returns whether commands
+    must stay behind our wall: then the host's terminals are not used, whatever it offers. `steered` returns whether
+    commands behind that wall could redirect a path: then it is not passed to the host, which is outside and would
+    follow it after the check.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class HostServices:
         self._gone = False
 
     def set_services(self, asked: SetHostServices) -> HostServicesState:
-        """Use what the host offers from the next call on; raises a `Refusal` for folders that are not absolute."""
+        """Use the host's services from the next call on; raises `Refusal` for folders that are not absolute."""
         roots = value_or_default(asked.roots, [])
         for root in roots:
             if not os.path.isabs(root) or "\0" in root:
@@ -89,7 +89,7 @@ class HostServices:
             roots=self._roots,
         )
 
-    # What tools see of it
+    # Used by tools
 
     @property
     def runs_commands(self) -> bool:
@@ -98,19 +98,19 @@ class HostServices:
 
     @property
     def wants_changes(self) -> bool:
-        """True if the host is told what has changed in files."""
+        """True if the host wants reports of changed files."""
         return self._offered.tell_changes
 
     def path_for_reading(self, place: str) -> str | None:
-        """The path by which the host is asked for a file; none if it is read from the disk."""
+        """The path under which to request a file from the host, or None if it is read from the disk."""
         return self._host_path_of(place) if self._offered.read_files else None
 
     def path_for_writing(self, place: str) -> str | None:
-        """The path by which the host is asked to write a file; None if it is written to the disk."""
+        """The path under which the host writes a file, or None if it is written to the disk."""
         return self._host_path_of(place) if self._offered.write_files else None
 
     def _host_path_of(self, place: str) -> str | None:
-        """Files of the workspace are the host's, by the name that the host has for it."""
+        """Returns the host's name for a file of the workspace, which is the host's to read and write."""
         for root in self._folders():
             real = os.path.realpath(root)
             if place.startswith(real.rstrip("/") + "/"):
@@ -119,11 +119,10 @@ class HostServices:
         return None
 
     def _folders(self) -> list[str]:
-        """The folders of the workspace."""
         return self._roots or [self._cwd()]
 
     async def read(self, run: ToolRun, path: str) -> str:
-        """The text of a file; raises `HostRefused` as the host says, and `ToolFailed`."""
+        """The text of a file; raises `HostRefused` with the host's reason, and `ToolFailed`."""
         request = HostFileRead(id=self._new_id(), tool_call_id=run.call_id, path=path)
         result = await self._request_file(run, request, "reading")
         if isinstance(result.content, Absent):
@@ -131,12 +130,12 @@ class HostServices:
         return result.content
 
     async def write(self, run: ToolRun, path: str, content: str) -> None:
-        """Give a file this content; raises `HostRefused` as the host says, and `ToolFailed`."""
+        """Write a file; raises `HostRefused` with the host's reason, and `ToolFailed`."""
         request = HostFileWrite(id=self._new_id(), tool_call_id=run.call_id, path=path, content=content)
         await self._request_file(run, request, "writing")
 
     def report_change(self, run: ToolRun, path: str, old: str | None, new: str) -> None:
-        """A tool has changed a file; texts that are too long are left out."""
+        """Report the change of a file by a tool; texts that are too long are left out."""
         shown = len(new) <= LONGEST_SHOWN and len(old or "") <= LONGEST_SHOWN
         self._post(
             FileChanged(
@@ -177,16 +176,16 @@ class HostServices:
             cause,
         )
 
-    # The host's side
+    # Called for the host
 
     def on_result(self, result: HostServiceResult) -> None:
-        """The answer to a request; ignored for one that has ended."""
+        """Accept the answer to a request; ignored for one that has ended."""
         waiting = self._open.get(result.id) if isinstance(result.id, str) else None
         if waiting is not None and not waiting.done():
             waiting.set_result(result)
 
     def disconnect(self) -> None:
-        """The host will say nothing more: what waits fails, and so does every later request."""
+        """The host is gone: pending and later requests fail."""
         self._gone = True
         for waiting in self._open.values():
             if not waiting.done():
@@ -209,7 +208,7 @@ class HostServices:
         return result
 
     async def _stop_and_wait(self, id: str, waiting: asyncio.Future[HostServiceResult]) -> HostServiceResult:
-        """The end of a command that was told to stop; nothing of it if the host does not tell in time."""
+        """The end of a stopped command; empty if the host does not report it in time."""
         self._cancel_request(id)
         done, _ = await asyncio.wait({waiting}, timeout=STOP_SECONDS)
         return waiting.result() if done else HostServiceResult(id=id)
@@ -229,6 +228,6 @@ class HostServices:
 
 
 def _environment_difference(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, Json]:
-    """What a command must see besides the variables of the host; one that it must not see is empty."""
+    """What a command must see besides the host's own variables; a variable that it must not see is empty."""
     changed = {name: value for name, value in after.items() if before.get(name) != value}
     return {**changed, **{name: "" for name in before if name not in after}}

@@ -1,7 +1,6 @@
-"""The `bash` command of the protocol: shell commands for the host, several at once, their output part of the context.
+"""The `bash` command of the protocol: shell commands for the host, several at once, whose output joins the context.
 
-A result never comes between a tool call and its answer: what ends while a run is active is put on record when the run
-settles.
+A result never comes between a tool call and its answer: if it ends during a run, it is recorded when the run settles.
 """
 
 from __future__ import annotations
@@ -52,14 +51,14 @@ class HostShell:
         return self._workplace
 
     def set_workplace(self, workplace: Workplace) -> None:
-        """Run commands there from here on."""
+        """Run later commands there."""
         self._workplace = workplace
 
     def run(self, command: str, excluded: bool, id: Json | Absent) -> Coroutine[None, None, BashResult]:
         """Run a command to its end; raises a `Refusal` when the shell cannot start.
 
-        From this call on `abort` reaches it, also before anything of it has begun. Raises `SessionInUse` where its
-        output could not be kept because another process writes the session.
+        From this call on `abort` stops it, even before it has started. Raises `SessionInUse` if its output could not be
+        kept because another process writes the session.
         """
         self._transcript.journal.claim_and_reload_file(begins=not self._activity.is_running)
         scope = Scope()
@@ -100,7 +99,7 @@ class HostShell:
             scope.cancel()
 
     def _record_command(self, command: str, result: BashResult, excluded: bool, journal: Journal) -> None:
-        """Put the command on record, unless the conversation it belongs to was left in the meantime."""
+        """Record the command, unless its conversation was left in the meantime."""
         if self._transcript.journal is not journal:
             return
         message = BashExecutionMessage(

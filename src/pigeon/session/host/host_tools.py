@@ -1,9 +1,8 @@
 """Tools that the host runs: defined by `set_host_tools`, called by an event, answered by a command.
 
-Every call ends in exactly one result: what the host sends, or an error that says why nothing came. A host that forgets
-a call holds up that call and nothing else; `abort` still ends it. A report for a call that has ended is ignored, since
-it may have been under way; one for a call that never was is refused while others are open, or its host would wait for
-the run for ever.
+Every call ends in exactly one result: the host's, or an error that explains its absence. A host that forgets a call
+blocks only that call, and `abort` still ends it. A report for a call that has ended is ignored, since it may have been
+in transit; one for an unknown call is refused while others are open, or its host would wait for the run for ever.
 """
 
 from __future__ import annotations
@@ -32,8 +31,8 @@ FAILED = "Host tool execution failed"
 class HostTools:
     """The tools of the host, and their open calls.
 
-    With `announces_ends`, every call that has ended is cancelled, also one with a result: several clients may work on
-    it.
+    With `announces_ends`, every call that has ended is cancelled, even one with a result: several clients may be
+    working on it.
     """
 
     def __init__(
@@ -52,7 +51,7 @@ class HostTools:
         self._announces_ends = announces_ends
 
     def set(self, definitions: list[HostTool]) -> list[str]:
-        """Replace the whole set, from the next model call on; a refusal leaves the previous one in place."""
+        """Replace all tools of the host from the next model call on; a refusal keeps the previous ones."""
         wanted = [_check_definition(definition, index) for index, definition in enumerate(definitions)]
         names = [tool.name for tool in wanted]
         if len(set(names)) < len(names):
@@ -65,13 +64,11 @@ class HostTools:
         return names
 
     def on_progress(self, id: Json | Absent, progress: HostToolOutcome) -> None:
-        """The host's progress with a call; shown as the tool's own."""
         call = self._find_call(id)
         if call is not None:
             call.on_progress(_to_outcome(progress))
 
     def on_result(self, id: Json | Absent, result: HostToolOutcome, is_error: bool) -> None:
-        """The host's result of a call."""
         call = self._find_call(id)
         if call is not None and isinstance(id, str):
             self._try_close_call(id)
@@ -79,7 +76,8 @@ class HostTools:
             call.on_result(ToolFailed(_error_text(outcome), outcome.details) if is_error else outcome)
 
     def _find_call(self, id: Json | Absent) -> _OpenCall | None:
-        """The open call with this id; none if it has ended. Raises a `Refusal` for no call while one is waited for."""
+        """The open call with this id, or None if it has ended. Raises `Refusal` for an unknown id while calls
+        are open."""
         call = self._open.get(id) if isinstance(id, str) else None
         if call is None and self._open and id not in self._ended:
             given = "without an id" if isinstance(id, Absent) else f"with the id {codec.encode(id).decode()}"
@@ -88,14 +86,14 @@ class HostTools:
         return call
 
     def _try_close_call(self, id: str) -> bool:
-        """Closes an open call; returns False if it had ended before."""
+        """Close an open call; returns False if it had ended before."""
         if self._open.pop(id, None) is None:
             return False
         self._ended.append(id)
         return True
 
     def disconnect(self) -> None:
-        """The host will say nothing more: open calls fail, and so does every later one."""
+        """The host is gone: open and later calls fail."""
         self._gone = True
         for id, call in list(self._open.items()):
             self._try_close_call(id)
@@ -106,7 +104,7 @@ class HostTools:
         self.disconnect()
 
     async def call(self, name: str, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
-        """Ask the host and wait for its result, showing progress meanwhile."""
+        """Call the host and wait for its result, showing progress meanwhile."""
         if run.scope.cancelled:
             raise ToolFailed(_abort_text(name))
         if self._gone:
@@ -124,13 +122,13 @@ class HostTools:
 
 
 class _OpenCall:
-    """One open call, with the host's reports that were not read yet."""
+    """One open call, with the reports of the host that were not read yet."""
 
     def __init__(self) -> None:
         self._reports: asyncio.Queue[ToolOutcome | _End] = asyncio.Queue()
 
     def on_progress(self, progress: ToolOutcome) -> None:
-        """Progress holds everything so far, so the oldest may go when a slow reader lets them pile up."""
+        """Each report contains all progress so far, so the oldest may be dropped for a slow reader."""
         if self._reports.qsize() >= MOST_UPDATES:
             self._reports.get_nowait()
         self._reports.put_nowait(progress)
@@ -139,7 +137,7 @@ class _OpenCall:
         self._reports.put_nowait(_End(result))
 
     async def wait_for_result(self, run: ToolRun) -> ToolOutcome:
-        """Show progress until the result is there; a result that has come wins over an abort."""
+        """Show progress until the result arrives; a result takes precedence over an abort."""
         while True:
             try:
                 report = await run.scope.wait(self._reports.get())
@@ -167,7 +165,7 @@ class _End:
 
 
 class _Definition:
-    """A definition that was checked."""
+    """A checked definition."""
 
     __slots__ = ("description", "hidden", "label", "name", "parameters", "reads_only")
 
@@ -181,7 +179,7 @@ class _Definition:
 
 
 class _HostTool(ArgumentTool):
-    """A host tool as the loop sees it: a `Tool` whose calls go to the host."""
+    """A host tool for the loop: a `Tool` whose calls go to the host."""
 
     def __init__(self, definition: _Definition, owner: HostTools) -> None:
         self._owner = owner
@@ -219,7 +217,7 @@ def _to_outcome(given: HostToolOutcome) -> ToolOutcome:
 
 
 def _to_block(value: Json) -> UserBlock:
-    """A content block; what is neither text nor image is shown to the model as it came."""
+    """A content block; anything but text and images is shown to the model as it arrived."""
     if isinstance(value, str):
         return TextContent(text=value)
     kind = value.get("type") if isinstance(value, dict) else None

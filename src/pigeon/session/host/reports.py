@@ -1,8 +1,9 @@
-"""What is wrong with options, files and extensions: the one collector of an agent, given to its parts as `report`.
+"""Problems with options, files and extensions: the one collector of an agent, passed to its parts as `report`.
 
-There are two ways to the host. What `build` finds in options and settings is listed in `startup`, and the caller prints
-it (on stderr) before it serves. Everything else is a record on the wire: a notice, or an `extension_error`. What makes
-the guard stricter than the user may expect goes both ways. Records wait until `connect` says where they go.
+There are two ways to the host. Problems that `build` finds in options and settings are listed in `startup`, and the
+caller prints them (on stderr) before it serves. Everything else is a record on the wire: a notice, or an
+`extension_error`. Problems that make the permission gate stricter than the user may expect go both ways. Records wait
+until `connect` gets a destination.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ MOST_HELD = 200
 
 
 class Reports:
-    """Collects problems; `add_startup_problem` and `notify` are what parts get as their `report`."""
+    """Collects problems; parts get `add_startup_problem` or `notify` as their `report`."""
 
     def __init__(self) -> None:
         self._ids = RANDOM_IDS
@@ -26,11 +27,11 @@ class Reports:
         self._post: Callable[[Outbound], None] | None = None
 
     def set_ids(self, ids: Ids) -> None:
-        """Take the ids of records from these: a recording decides about them, and what opens it may report."""
+        """Replace the source of record ids: a recording determines them, and opening it may already report problems."""
         self._ids = ids
 
     def add_startup_problem(self, text: str) -> None:
-        """A problem with options or settings, found while the agent is built; the same one is listed once."""
+        """Add a problem with options or settings found while the agent is built; duplicates are listed once."""
         if text not in self.startup:
             self.startup.append(text)
 
@@ -39,28 +40,28 @@ class Reports:
         self.post(NotifyRequest(id=self._ids.dialog_id(), message=text, notify_type="warning"))
 
     def show_info(self, text: str) -> None:
-        """Show what a person may want to know and need not act on."""
+        """Show information that requires no action."""
         self.post(NotifyRequest(id=self._ids.dialog_id(), message=text, notify_type="info"))
 
     def report_guard_problem(self, text: str) -> None:
-        """A problem for which the guard fails closed."""
+        """Report a problem for which the permission gate fails closed."""
         if text not in self.startup:
             self.add_startup_problem(text)
             self.notify(text)
 
     def report_skill_failure(self, path: str, why: str) -> None:
-        """A skill that was asked for cannot be read."""
+        """Report a skill that was requested and cannot be read."""
         self.post(ExtensionError(extension_path=path, event="skill_expansion", error=why))
 
     def post(self, record: Outbound) -> None:
-        """Send a record, or keep it for later; of a flood of them only the first are kept."""
+        """Send a record, or keep it for later; only the first ones of many are kept."""
         if self._post is not None:
             self._post(record)
         elif len(self._held) < MOST_HELD:
             self._held.append(record)
 
     def connect(self, post: Callable[[Outbound], None]) -> None:
-        """There is a host: it gets what was kept, and every record from here on."""
+        """Connect the host: it gets the kept records, and every record from here on."""
         self._post = post
         held, self._held = self._held, []
         for record in held:

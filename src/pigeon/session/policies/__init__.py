@@ -1,1 +1,1 @@
-"""Policies of a run: what it may use, when it goes in circles, what it must end with, what the model is reminded of."""
+"""Policies of a run: its limits, loops, its final answer, and reminders for the model."""

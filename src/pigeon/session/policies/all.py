@@ -1,4 +1,4 @@
-"""Every policy of a conversation, and how they are asked: in order, each once for each question."""
+"""All policies of a conversation, called in order at each moment of a run."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ NOTICE_TYPE = "limit-notice"
 
 
 class RunPolicies:
-    """The policies of one conversation. A run may bring some of its own, such as a final answer that its prompt wants:
-    they are asked behind those that keep the model at work, and before those that stop it."""
+    """The policies of one conversation. A run may bring its own, such as a final answer that its prompt requires: they
+    come after those that keep the model working, and before those that stop it."""
 
     def __init__(self, dependencies: Dependencies, limits: RunLimits) -> None:
         settings, transcript = dependencies.settings, dependencies.transcript
@@ -43,34 +43,30 @@ class RunPolicies:
         self._in_order: Sequence[RunPolicy] = (*self._first, *self._last)
 
     def enter_branch(self, branch: Iterable[EntryLine]) -> None:
-        """Another branch or another conversation is in use."""
         for policy in self._in_order:
             policy.enter_branch(branch)
 
     def reload(self) -> None:
-        """Read the files of policies again when they are next needed."""
         for policy in self._in_order:
             policy.reload()
 
     def warm_up(self) -> None:
-        """Read the files that the first request needs."""
         for policy in self._in_order:
             policy.warm_up()
 
     def begin_run(self, start: RunStart, own: Sequence[RunPolicy]) -> None:
-        """A run begins, with policies of its `own`."""
+        """Begin a run with policies of its `own`."""
         self._in_order = (*self._first, *own, *self._last)
         for policy in self._in_order:
             policy.begin_run(start)
 
     def wrap_provider(self, provider: ModelProvider) -> ModelProvider:
-        """The provider that the loop asks; the last policy is asked first about each request."""
+        """Wrap the loop's provider; the last policy sees each request first."""
         for policy in self._in_order:
             provider = policy.wrap_provider(provider)
         return provider
 
     def wrap_gate(self, gate: NextGate) -> NextGate:
-        """What stands before tool calls."""
         for policy in self._in_order:
             gate = policy.wrap_gate(gate)
         return gate
@@ -81,23 +77,21 @@ class RunPolicies:
         return request
 
     def make_watches(self) -> list[Watch]:
-        """What may cut the next answer; usually nothing."""
+        """What may cut the next answer; usually empty."""
         asked = (policy.make_watch() for policy in self._in_order)
         return [watch for watch in asked if watch is not None]
 
     def on_answer(self, answer: AssistantMessage) -> None:
-        """A good answer is complete, and its calls are about to run."""
         for policy in self._in_order:
             policy.on_answer(answer)
 
     def change_tools(self, tools: dict[str, Tool]) -> dict[str, Tool]:
-        """The tools that can be called."""
         for policy in self._in_order:
             tools = policy.change_tools(tools)
         return tools
 
     def admit_call(self, call: ToolCall) -> str | None:
-        """Asks the policies to admit a tool call; returns why it must not be made, None if it may be."""
+        """Returns why a tool call must not be made, or None if all policies admit it."""
         if any(policy.is_own_call(call) for policy in self._in_order):
             return None
         refusals = (policy.admit_call(call) for policy in self._in_order)
@@ -106,8 +100,8 @@ class RunPolicies:
     async def after_turn(
         self, answer: AssistantMessage, results: Sequence[ToolResultMessage], ends: bool
     ) -> list[Spoken] | None:
-        """What the model hears before a further turn. With `ends` the run is over if that is nothing, and in any case
-        if it is None."""
+        """The messages to the model before a further turn. With `ends`, the run is over if there are none, and always
+        if the result is None."""
         has_output = any(policy.has_output for policy in self._in_order)
         turn = CompletedTurn(answer, results, ends, has_output)
         messages: Sequence[Spoken] = ()
@@ -132,17 +126,15 @@ class RunPolicies:
         return all(policy.try_continue_run() for policy in self._in_order)
 
     def on_context_full(self) -> None:
-        """The context overflowed and could not be summarized, so the run ends."""
         for policy in self._in_order:
             policy.on_context_full()
 
     @property
     def has_ended_run(self) -> bool:
-        """True if nothing may follow in this run."""
         return any(policy.has_ended_run for policy in self._in_order)
 
     def end_run(self, cancelled: bool) -> RunEnd:
-        """The run is over; what the policies report of it."""
+        """End the run; returns what the policies report about it."""
         reports = [report for policy in self._in_order if (report := policy.end_run(cancelled)) is not None]
         self._in_order = (*self._first, *self._last)
         return RunEnd(

@@ -1,19 +1,19 @@
 """The final answer of a run whose prompt had an `outputSchema`: asked for, checked, and asked for again if it is wrong.
 
 There are two forms, chosen anew for each request. Where the model's API has a field for the schema of an answer and
-takes this one (`OutputFormats`), the model stops with a text that is JSON. Everywhere else it gets one more tool, whose
-parameters are the schema, and the run ends with a call of it that fits. Both leave all other tools usable before, and
-survive compaction, because format, tool and instruction are part of each request and not of the history. A server that
-refuses the format is asked in the other form at once. In both forms a text that is nothing but JSON and fits is taken.
+takes this one (`OutputFormats`), the model stops with a text that is JSON. For all others it gets one more tool, whose
+parameters are the schema, and the run ends with a valid call of it. Both leave all other tools usable before, and
+survive compaction, because format, tool and instruction are part of each request and not of the history. If a server
+refuses the format, the other form is used at once. In both forms a text that is nothing but valid JSON for the schema
+is accepted.
 
     asked -> given (a value that fits)  -> asked again, where the run goes on after it: a queued message, an extension
       |
       +----> wrong, up to `MOST_REPAIRS` times: the model reads what is wrong -> asked
       +----> wrong once more: the run ends in an error
 
-One object for one run, from its prompt to `agent_settled`. A run ends with its process, so nothing of it is kept: a
-session that is opened again in the middle of such a run has no open final answer, and its next prompt says what it
-wants.
+One object for one run, from its prompt to `agent_settled`. A run ends with its process, so nothing of it is stored: a
+session that is reopened in the middle of such a run has no open final answer, and its next prompt states its own.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ ENDED = "The run ended without a final answer"
 
 
 class FinalAnswer(RunPolicy):
-    """What a run still owes its host. It belongs to one run, which begins it."""
+    """The final answer that a run still owes its host. It belongs to one run."""
 
     def __init__(self, schema: Json) -> None:
         self._schema = OutputSchema(schema)
@@ -79,28 +79,24 @@ class FinalAnswer(RunPolicy):
         self._tool = _FinalAnswerTool(NAME, self._accept_arguments)
 
     def begin_run(self, start: RunStart) -> None:
-        """Keep what is asked of the run's surroundings later."""
         self._start = start
 
     @property
     def has_output(self) -> bool:
-        """True if there is an answer that fits the schema."""
         return not isinstance(self._value, Absent)
 
     @property
     def has_ended_run(self) -> bool:
-        """True if the model is not asked again."""
         return self._attempts > MOST_REPAIRS
 
     def end_run(self, cancelled: bool) -> RunEnd:
-        """The answer, or why there is none."""
         if self.has_output:
             return RunEnd(output=self._value)
         failed = FAILED.format(attempts=self._attempts, problem=self._problem)
         return RunEnd(problem=failed if self.has_ended_run else ENDED)
 
     def change_request(self, request: ModelRequest) -> ModelRequest:
-        """The request with what makes the model give the answer; one that was given before is superseded."""
+        """The request with whatever makes the model give the answer; an earlier answer is superseded."""
         self._value = ABSENT
         self._plain = request
         form = self._start.output_formats.find_output_format(
@@ -112,7 +108,7 @@ class FinalAnswer(RunPolicy):
         return replace(request, output=form, system_prompt=f"{request.system_prompt}\n\n{FORMAT_INSTRUCTION}")
 
     def build_tool_request(self) -> ModelRequest:
-        """The last request in the form that every model knows."""
+        """The last request in the form that every model supports."""
         self._by_format = False
         request, schema = self._plain, self._schema
         name = self._choose_tool_name({tool.name for tool in request.tools})
@@ -123,11 +119,11 @@ class FinalAnswer(RunPolicy):
         )
 
     def on_format_refused(self, model: Model) -> None:
-        """The model took the request by the tool, and not by the format."""
+        """Remember that the model accepted the request with the tool, and not with the format."""
         self._start.output_formats.on_format_refused(model)
 
     def wrap_provider(self, provider: ModelProvider) -> ModelProvider:
-        """The provider for the run's requests: one whose format is refused is asked for again by a tool."""
+        """A provider that retries a refused format with the tool."""
         return _FormatFirst(provider, self)
 
     def change_tools(self, tools: dict[str, Tool]) -> dict[str, Tool]:
@@ -135,11 +131,11 @@ class FinalAnswer(RunPolicy):
         return {**tools, self._choose_tool_name(set(tools)): self._tool}
 
     def is_own_call(self, call: ToolCall) -> bool:
-        """True if the call is the final answer: for a model that gives it otherwise it is no tool call, either."""
+        """True if the call is the final answer, which policies do not treat as a tool call."""
         return call.name == self._tool.name
 
     def wrap_gate(self, gate: NextGate) -> NextGate:
-        """Nothing stands before the final answer, which does nothing but answer."""
+        """No gate applies to the final answer, which does nothing but answer."""
 
         def next_gate() -> Gate | None:
             inner = gate()
@@ -154,7 +150,7 @@ class FinalAnswer(RunPolicy):
         self._alone = all(call.name == calls[0].name and call.arguments == calls[0].arguments for call in calls)
 
     async def after_turn(self, turn: CompletedTurn) -> Sequence[Spoken] | None:
-        """What the model is told after a turn; None if the run has to end without an answer."""
+        """The messages to the model after a turn; None if the run has to end without an answer."""
         now = self._start.now()
         if self.has_output:
             return ()
@@ -164,13 +160,13 @@ class FinalAnswer(RunPolicy):
         if self.has_ended_run:
             return None
         if not turn.ends:
-            return ()  # the result of the call says what is wrong
+            return ()  # the result of the call explains what is wrong
         reminder = MISSING_TEXT if self._by_format else MISSING
         text = reminder.format(problem=self._problem, name=self._tool.name)
         return (CustomMessage(custom_type=CUSTOM_TYPE, content=text, display=False, timestamp=now),)
 
     def _note_tool_attempt(self, answer: AssistantMessage) -> bool:
-        """Notes what is wrong with a call of the tool; returns whether there was one that was not only skipped."""
+        """Note what is wrong with a call of the tool; returns whether there was one that was not just skipped."""
         calls = [block for block in answer.content if isinstance(block, ToolCall) and block.name == self._tool.name]
         unreadable = next(
             (call.arguments_error for call in calls if not isinstance(call.arguments_error, Absent)), None
@@ -196,7 +192,7 @@ class FinalAnswer(RunPolicy):
         return False
 
     def _extract_value(self, given: Json) -> Json:
-        """The value of a text. It may be in an object, as the schema that the model was given has it, or alone."""
+        """The value of a text. It may be wrapped in an object, as in the schema given to the model, or stand alone."""
         ways: list[Callable[[Any], Json]] = [self._schema.validate_value]
         if isinstance(given, dict):
             ways.insert(0 if self._by_format else 1, self._schema.validate_arguments)
@@ -209,7 +205,7 @@ class FinalAnswer(RunPolicy):
         raise problems[0]
 
     def _accept_arguments(self, arguments: dict[str, Json]) -> None:
-        """A call of the tool; raises `ToolFailed` with what is wrong with it."""
+        """Accept a call of the tool; raises `ToolFailed` with its errors."""
         try:
             if not self._alone:
                 raise ToolFailed(NOT_ALONE.format(name=self._tool.name))
@@ -219,7 +215,7 @@ class FinalAnswer(RunPolicy):
             raise
 
     def _choose_tool_name(self, names: set[str]) -> str:
-        """A name that no other tool has; it stays what it was unless a tool of that name was added."""
+        """A name that no other tool has; it only changes if a tool of that name was added."""
         name, number = self._tool.name, 2
         while name in names:
             name, number = f"{NAME}_{number}", number + 1
@@ -229,14 +225,14 @@ class FinalAnswer(RunPolicy):
 
 
 def _strip_fence(text: str) -> str:
-    """What is in the code fence, if the text is one and nothing else."""
+    """The contents of the code fence, if the text consists of nothing else."""
     if not (text.startswith("```") and text.endswith("```") and "\n" in text):
         return text
     return text.partition("\n")[2][:-3]
 
 
 class _FormatFirst:
-    """Asks in the form of the request, and by the tool if the server refuses the format."""
+    """Sends the request with the format, and with the tool if the server refuses the format."""
 
     def __init__(self, inner: ModelProvider, answer: FinalAnswer) -> None:
         self._inner = inner
@@ -267,13 +263,13 @@ class _FormatFirst:
 
 
 def _is_format_refusal(delta: Delta) -> bool:
-    """Whether a server says that it cannot take the request, which may be for its format."""
+    """Whether a server reports that it cannot accept the request, perhaps because of its format."""
     failure = delta.failure if isinstance(delta, Finished) else None
     return failure is not None and failure.status in REFUSING and not failure.overflow
 
 
 class _FinalAnswerTool(ArgumentTool):
-    """The tool that ends the run. Its own schema takes everything: what is wrong has to be counted, too."""
+    """The tool that ends the run. Its own schema accepts everything, so that invalid calls can be counted."""
 
     reads_only = False
 
@@ -283,13 +279,12 @@ class _FinalAnswerTool(ArgumentTool):
         self._take = take
 
     async def execute(self, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
-        """Take the answer, and end the run."""
         self._take(arguments)
         return ToolOutcome(content=[TextContent(text="Accepted.")], terminate=True)
 
 
 class _FinalAnswerGate:
-    """Lets the final answer pass, and asks another gate about everything else."""
+    """Admits the final answer, and passes everything else to another gate."""
 
     def __init__(self, inner: Gate, tool: _FinalAnswerTool) -> None:
         self._inner = inner

@@ -1,4 +1,4 @@
-"""The finish gate: where the model stops, it is asked once for each message of the user to verify its work."""
+"""The finish gate: when the model stops, it is asked once for each message of the user to verify its work."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ VERIFY = (
 
 
 class FinishGate(RunPolicy):
-    """Asks the model once for each message of the user to verify its work, where it stops; `can_go_on` says whether
+    """Asks the model to verify its work when it stops, once for each message of the user; `can_go_on` returns whether
     there is room for another answer."""
 
     def __init__(

@@ -1,16 +1,15 @@
-"""The loop guard: notices that the model makes the same tool calls again and again, tells it, and then ends the run.
+"""The loop guard: notices that the model makes the same tool calls again and again, warns it, and then ends the run.
 
-A call is the same if its name and its arguments are, in whatever order and with whatever white space. A loop is one
-call that repeats, or a cycle of up to `LONGEST_CYCLE`. Where the results are the same, too, nothing comes of it, and it
-counts as it is; a tool that is asked until its result changes, such as a build that goes on, gets `PATIENCE` times as
-many.
+Calls are the same if their names and arguments are, in any order and with any white space. A loop is one call that
+repeats, or a cycle of up to `LONGEST_CYCLE` calls. If the results are the same too, the limits below apply; a tool that
+is called until its result changes, such as for a build in progress, gets `PATIENCE` times as many.
 
     repeats of the cycle    what happens
     fewer than `warn`       nothing
-    `warn`                  the model is told, once for each loop
-    `stop`                  the run ends, if the model was told before its last answer
+    `warn`                  the model is warned, once for each loop
+    `stop`                  the run ends, if the model was warned before its last answer
 
-The figures are generous, because a stopped run is worse than a few calls in vain: models that repeat a call on purpose,
+The figures are generous, because a stopped run is worse than a few wasted calls: models that repeat a call on purpose,
 such as a test run after an edit, make other calls in between.
 """
 
@@ -41,7 +40,7 @@ try another way, or say what keeps you from going on. If you go on like this, yo
 
 
 class CycleCount:
-    """How often the last things, one or a cycle of several, came in a row; constant work for each."""
+    """How often the last values, one or a cycle of several, came in a row; constant work for each."""
 
     def __init__(self) -> None:
         self._last: deque[int] = deque(maxlen=LONGEST_CYCLE)
@@ -54,13 +53,13 @@ class CycleCount:
         self._last.append(thing)
 
     def count_repeats(self) -> int:
-        """How often the cycle that came most often came; 1 if nothing repeats."""
+        """The number of repeats of the most frequent cycle; 1 if nothing repeats."""
         rounds = (1 + same // length for length, same in enumerate(self._same) if length)
         return max(rounds) if self._last else 0
 
 
 class LoopGuard(RunPolicy):
-    """Watches the calls since the user last said something; `stop_run` is called with the reason."""
+    """Watches the calls since the user's last message; `stop_run` is called with the reason."""
 
     def __init__(
         self, policy: LoopGuardPolicy, transcript: Transcript, stop_run: Callable[[LimitReached], None]
@@ -73,7 +72,6 @@ class LoopGuard(RunPolicy):
         self._reset_counts(None)
 
     def collect_notices(self, turn: CompletedTurn) -> Sequence[str]:
-        """The warning, once for each loop."""
         warning = self.add_calls(turn.answer, turn.results, self._transcript.find_last_user_entry())
         if warning is not None:
             return (warning,)
@@ -91,7 +89,8 @@ class LoopGuard(RunPolicy):
     def add_calls(
         self, answer: AssistantMessage, results: Sequence[ToolResultMessage], since: str | None
     ) -> str | None:
-        """Count the calls of one answer; returns a warning for the model. `since` names the user's last message."""
+        """Count the calls of one answer; returns a warning for the model. `since` identifies the user's last
+        message."""
         if self._warn <= 0:
             return None
         if since != self._since:
@@ -111,14 +110,14 @@ class LoopGuard(RunPolicy):
         return IN_VAIN.format(repeats=in_vain) if in_vain >= self._warn else VERY_OFTEN.format(repeats=repeats)
 
     def find_reached_limit(self) -> LimitReached | None:
-        """The limit that is reached, if the model was warned and goes on all the same."""
+        """The limit that is reached, if the model was warned and continues all the same."""
         counts = ((self._ends.count_repeats(), self._stop), (self._calls.count_repeats(), self._stop * PATIENCE))
         passed = next(((repeats, stop) for repeats, stop in counts if self._told and repeats >= stop), None)
         return passed and LimitReached(name="repeated_calls", allowed=passed[1], reached=passed[0])
 
 
 def _to_canonical(value: Json) -> object:
-    """A JSON value that compares equal whatever the order of its keys and the white space in its texts."""
+    """A JSON value that compares equal regardless of key order and white space in texts."""
     if isinstance(value, dict):
         return tuple(sorted((key, _to_canonical(item)) for key, item in value.items()))
     if isinstance(value, list):

@@ -1,8 +1,8 @@
-"""The one interface of everything that has a say in a run besides the model and the user.
+"""The interface of everything that influences a run besides the model and the user.
 
 A policy sees the run at fixed moments: when it begins, before each request, while an answer streams, at each tool call,
-after each turn, and at the end. Every method has a default that changes nothing, so a policy defines only what it cares
-about. Policies do not know each other; `session/policies/all.py` lists them and asks them in order.
+after each turn, and at the end. Every method has a default that changes nothing, so a policy defines only the ones it
+needs. Policies do not know each other; `session/policies/all.py` lists them and calls them in order.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NextGate = Callable[[], Gate | None]
 
 
 class RunStart(Struct, frozen=True):
-    """What a run begins with; `limits` are those of this run alone, None if it has none of its own."""
+    """How a run begins; `limits` are those of this run alone, or None."""
 
     scope: Scope
     limits: Limits | None
@@ -33,8 +33,8 @@ class RunStart(Struct, frozen=True):
 
 
 class CompletedTurn(Struct, frozen=True):
-    """A turn that is over. The run `ends` with it unless a policy adds something; `has_output` is true if the turn has
-    brought what the run was asked to end with."""
+    """A turn that is over. The run `ends` with it unless a policy adds something; `has_output` is True if the turn
+    produced the output that the run must end with."""
 
     answer: AssistantMessage
     results: Sequence[ToolResultMessage]
@@ -43,14 +43,14 @@ class CompletedTurn(Struct, frozen=True):
 
     @property
     def has_stopped_by_itself(self) -> bool:
-        """True if the model ended its answer and called no tool."""
+        """True if the model ended its answer without calling a tool."""
         if self.answer.stop_reason in ("error", "aborted"):
             return False
         return not any(isinstance(block, ToolCall) for block in self.answer.content)
 
 
 class RunEnd(Struct, frozen=True):
-    """What policies report of a run that is over: the limit that ended it, its output, or why it has no output."""
+    """What policies report about a finished run: the limit that ended it, its output, or why it has no output."""
 
     limit: LimitReached | None = None
     output: Json | Absent = ABSENT
@@ -58,10 +58,10 @@ class RunEnd(Struct, frozen=True):
 
 
 class RunPolicy:
-    """Has a say in runs. The methods stand in the order in which a run calls them."""
+    """Influences runs. The methods are in the order in which a run calls them."""
 
     def enter_branch(self, branch: Iterable[EntryLine]) -> None:
-        """Another branch or another conversation is in use."""
+        """Called when another branch or conversation is in use."""
 
     def reload(self) -> None:
         """Read files again when they are next needed."""
@@ -70,32 +70,32 @@ class RunPolicy:
         """Read files that the first request needs, while there is time."""
 
     def begin_run(self, start: RunStart) -> None:
-        """A run begins; its first request follows."""
+        """Called when a run begins, before its first request."""
 
     def wrap_provider(self, provider: ModelProvider) -> ModelProvider:
-        """The provider that the loop asks; a wrapper may refuse, repeat or count requests."""
+        """Wraps the loop's provider; a wrapper may refuse, repeat or count requests."""
         return provider
 
     def wrap_gate(self, gate: NextGate) -> NextGate:
-        """What stands before tool calls."""
+        """Wraps the gate before tool calls."""
         return gate
 
     def change_request(self, request: ModelRequest) -> ModelRequest:
         return request
 
     def make_watch(self) -> Watch | None:
-        """What may cut the next answer, asked once for each; None where nothing could."""
+        """What may cut the next answer, called once for each; None if nothing could."""
         return None
 
     def on_answer(self, answer: AssistantMessage) -> None:
-        """A good answer is complete, and its calls are about to run."""
+        """Called when a good answer is complete, before its calls run."""
 
     def change_tools(self, tools: dict[str, Tool]) -> dict[str, Tool]:
-        """The tools that can be called."""
+        """Adds or removes callable tools."""
         return tools
 
     def is_own_call(self, call: ToolCall) -> bool:
-        """True if a call is the policy's own, so that no policy is asked whether it may be made."""
+        """True for a call of the policy's own tool, which other policies do not admit or count."""
         return False
 
     def admit_call(self, call: ToolCall) -> str | None:
@@ -104,16 +104,15 @@ class RunPolicy:
 
     @property
     def has_output(self) -> bool:
-        """True if the model has given what the run was asked to end with."""
         return False
 
     async def after_turn(self, turn: CompletedTurn) -> Sequence[Spoken] | None:
-        """What the model must hear so that the run goes on; None ends the run. The first policy that returns messages,
-        or None, decides."""
+        """Messages to the model with which the run continues; None ends the run. The first policy that returns
+        messages, or None, decides."""
         return ()
 
     def collect_notices(self, turn: CompletedTurn) -> Sequence[str]:
-        """What the model should know besides, asked of every policy when the run goes on after a turn."""
+        """Further notices for the model, collected from every policy when the run continues after a turn."""
         return ()
 
     def try_continue_run(self) -> bool:
@@ -121,7 +120,7 @@ class RunPolicy:
         return True
 
     def on_context_full(self) -> None:
-        """The context overflowed and could not be summarized, so the run ends."""
+        """Called when the context overflowed and could not be summarized, which ends the run."""
 
     @property
     def has_ended_run(self) -> bool:
@@ -129,5 +128,5 @@ class RunPolicy:
         return False
 
     def end_run(self, cancelled: bool) -> RunEnd | None:
-        """The run is over, in order or `cancelled`; None if there is nothing to report."""
+        """Called when the run is over, in order or `cancelled`; returns None if there is nothing to report."""
         return None

@@ -1,4 +1,4 @@
-"""Reminders: a run that would end with open tasks in the plan goes on, at most `MOST_REMINDERS` times between two
+"""Reminders: a run that would end with open tasks in the plan continues, at most `MOST_REMINDERS` times between two
 messages of the user."""
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ CUSTOM_TYPE = "todo-reminder"
 
 
 class Reminders(RunPolicy):
-    """Reminds the model of open tasks where it stops."""
+    """Reminds the model of open tasks when it stops."""
 
     def __init__(self, todos: Todos, transcript: Transcript, publish: Publish, now: Callable[[], int]) -> None:
         self._todos = todos
@@ -29,7 +29,7 @@ class Reminders(RunPolicy):
         self._given_after: str | None = None
 
     async def after_turn(self, turn: CompletedTurn) -> Sequence[Spoken]:
-        """The reminder to go on with, announced; nothing if this is a good place to stop."""
+        """The reminder, which is also announced; empty if the run may stop here."""
         if not turn.ends:
             return ()
         left = self._todos.open_tasks() if turn.has_stopped_by_itself else []
@@ -45,7 +45,7 @@ class Reminders(RunPolicy):
 
 
 def reminder_text(left: list[TodoTask], attempt: int, most: int) -> str:
-    """The text of the message that lets the run go on."""
+    """The text of the message that continues the run."""
     listed = "\n".join(f"- {task.content} ({task.status.replace('_', ' ')})" for task in left)
     return (
         f"<reminder>\nYou stopped, but the plan still has open tasks (reminder {attempt} of {most}):\n{listed}\n"

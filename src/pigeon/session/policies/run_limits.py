@@ -1,9 +1,9 @@
-"""Limits of runs and conversations: what may be used, what was used, and the end of a run that would use more.
+"""Limits of runs and conversations: what may be used, what was used, and the end of a run that would exceed them.
 
-While limits are in force, `RunLimits` is asked before each request of the loop and of summaries (by `LimitedRequests`)
-and counts what it used, so retries, compactions and summaries count like answers. A request that cannot fit is not
-sent: its answer is an error that names the limit, and the engine ends the run with it. An answer that has begun is not
-cut, so a limit is passed by one answer at most; only `seconds` end a run wherever it is, by its scope.
+While there are limits, `LimitedRequests` checks each request of the loop and of summaries with `RunLimits`, which
+counts what it used, so retries, compactions and summaries count like answers. A request that cannot fit is not sent:
+its answer is an error that names the limit, and the engine ends the run with it. A started answer is not cut, so a
+limit is exceeded by one answer at most; only `seconds` end a run at any point, by its scope.
 
 `RunLimits.active` is an attribute on purpose: without limits nothing here runs.
 """
@@ -49,7 +49,7 @@ SHORTEST_ANSWER = LimitedUse(turns=1, tokens=1, cost=2 * ROUNDING)
 
 
 class Account:
-    """Limits, and what was used of them since they were set."""
+    """Limits, and their use since they were set."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
@@ -59,7 +59,7 @@ class Account:
         self._told = False
 
     def start_clock(self) -> None:
-        """A run goes on: its seconds count."""
+        """Count the seconds of a run that continues."""
         self._since = asyncio.get_running_loop().time() if self._since is None else self._since
 
     def stop_clock(self) -> None:
@@ -70,7 +70,6 @@ class Account:
         return replace(self._used, seconds=plain_number(round(self._used.seconds + running, 3)))
 
     def restore_use(self, used: LimitedUse) -> None:
-        """Start from what an earlier process has used already."""
         self._used = used
 
     def add(self, usage: Usage, turns: int = 0, tool_calls: int = 0) -> None:
@@ -87,17 +86,16 @@ class Account:
         return self._used == LimitedUse()
 
     def find_limit(self, name: str) -> Number | None:
-        """The limit of this name, none if there is none."""
         allowed: Number | Absent = getattr(self.limits, LIMIT_FIELDS[name])
         return None if isinstance(allowed, Absent) else allowed
 
     def seconds_left(self) -> float | None:
-        """How long a run may still take, none if that is not limited."""
+        """How long a run may still take, or None without such a limit."""
         allowed = self.find_limit("seconds")
         return None if allowed is None else allowed - self.current_use().seconds
 
     def find_exceeded_limit(self, names: Sequence[LimitName], needed: LimitedUse) -> LimitReached | None:
-        """The first of these limits that does not allow what is needed besides what was used."""
+        """The first of these limits that the needed amount would exceed."""
         used = self.current_use()
         for name in names:
             allowed, field = self.find_limit(name), LIMIT_FIELDS[name]
@@ -109,7 +107,7 @@ class Account:
         return None
 
     def collect_warnings(self) -> list[str]:
-        """Of which limits little is left, once."""
+        """The limits of which little is left, each once."""
         if self._told:
             return []
         used, little = self.current_use(), []
@@ -126,7 +124,7 @@ class Account:
 
 
 class RequestMeter:
-    """What one request used: as the provider counted it, estimated where the provider did not get to count."""
+    """The usage of one request: as counted by the provider, or estimated if it did not count."""
 
     def __init__(self, request: ModelRequest) -> None:
         self._request = request
@@ -136,10 +134,9 @@ class RequestMeter:
         self._whole = False
 
     def add_delta(self, delta: Delta) -> None:
-        """One more delta of its answer."""
         if isinstance(delta, Metered):
             counted = price_usage(delta.usage, self._request.model.cost, delta.rate)
-            # A server that does not count says zero.
+            # A server that does not count reports zero.
             self._counted, self._rate = (counted if counted.total_tokens else None), delta.rate
         elif isinstance(delta, BlockGrew):
             self._characters += len(delta.text)
@@ -147,7 +144,7 @@ class RequestMeter:
             self._whole = delta.failure is None
 
     def usage(self) -> Usage:
-        """The usage so far; nothing for a request that failed before any answer came."""
+        """The usage so far; zero for a request that failed before any answer came."""
         counted = self._counted
         if counted is not None and self._whole:
             return counted
@@ -159,7 +156,7 @@ class RequestMeter:
 
 
 class RunLimits(RunPolicy):
-    """The limits in force in one session: those of the conversation, and those of the run if it has some."""
+    """The limits in force in one session: those of the conversation, and those of the run if it has any."""
 
     def __init__(self, limits: Limits, session_id: str = "") -> None:
         self._conversation = Account(limits)
@@ -176,12 +173,12 @@ class RunLimits(RunPolicy):
         self.active = False
         self._refresh()
 
-    # What commands and prompts ask.
+    # Called by commands and prompts
 
     def set(self, limits: Limits, scope: Scope | None) -> None:
-        """Replace the limits of the conversation, counting from here on; the scope is that of the run, if one goes on.
+        """Replace the limits of the conversation, counting from now; the scope is that of the active run, if any.
 
-        They are in force at the next request; seconds count at once.
+        They apply from the next request on, `seconds` at once.
         """
         self._conversation = Account(limits)
         self._conversations = {self._session_id: self._conversation}
@@ -190,7 +187,7 @@ class RunLimits(RunPolicy):
             self._start_timing(scope)
 
     def enter_conversation(self, session_id: str) -> None:
-        """Another conversation is in use: the same limits, of which it has used what it has since they were set."""
+        """Switch to another conversation: the same limits, with its own use since they were set."""
         limits = self._conversation.limits
         if self._conversation.is_untouched:
             del self._conversations[self._session_id]
@@ -198,11 +195,11 @@ class RunLimits(RunPolicy):
         self._conversation = self._conversations.setdefault(session_id, Account(limits))
 
     def restore_use(self, used: LimitedUse) -> None:
-        """An earlier process of this conversation has used so much of its limits."""
+        """Restore what an earlier process of this conversation has used."""
         self._conversation.restore_use(used)
 
     def state(self) -> LimitsState:
-        """Returns the limits and their use as hosts see them."""
+        """The limits and their use for hosts."""
         run = self._run
         return LimitsState(
             limits=self._conversation.limits,
@@ -217,10 +214,10 @@ class RunLimits(RunPolicy):
             _NAMES, LimitedUse(turns=1, tokens=1, cost=2 * ROUNDING, tool_calls=1)
         )
 
-    # A run.
+    # A run
 
     def begin_run(self, start: RunStart) -> None:
-        """Count from here on, with the limits of the run if it has some."""
+        """Count from here on, with the limits of the run if it has any."""
         if start.limits is None and not self.active:
             return
         self._run = None if start.limits is None else Account(start.limits)
@@ -230,7 +227,7 @@ class RunLimits(RunPolicy):
         self._start_timing(start.scope)
 
     def end_run(self, cancelled: bool) -> RunEnd | None:
-        """The limit that has ended the run, None if something else did."""
+        """The limit that ended the run, or None if something else did."""
         ended_by = self._ended_by if self._expired or not cancelled else None
         for account in self._accounts():
             account.stop_clock()
@@ -247,9 +244,8 @@ class RunLimits(RunPolicy):
         self._refresh()
 
     def try_continue_run(self) -> bool:
-        """Returns False, and notes the limit as what ended the run, if no further answer may be requested, however
-        short.
-        """
+        """Returns False, and records the limit as the end of the run, if no further answer may be requested, however
+        short."""
         if not self.active:
             return True
         if not self._expired:
@@ -262,16 +258,16 @@ class RunLimits(RunPolicy):
             self._ended_by = self._summary_refused
 
     def has_room(self) -> bool:
-        """True if a further answer may be asked for; asking this ends nothing."""
+        """True if a further answer may be requested; unlike `try_continue_run`, this ends nothing."""
         return self._ended_by is None and self._find_exceeded_limit(turn=True, needed=SHORTEST_ANSWER) is None
 
     @property
     def has_ended_run(self) -> bool:
-        """True if the run is at its end because of a limit."""
+        """True if a limit has ended the run."""
         return self._ended_by is not None
 
     def admit_call(self, call: ToolCall) -> str | None:
-        """Counts a tool call and returns None, or returns why it must not be made; after a refusal the run ends."""
+        """Count a tool call and return None, or return why it must not be made; after a refusal the run ends."""
         if not self.active:
             return None
         for account in self._accounts():
@@ -284,7 +280,7 @@ class RunLimits(RunPolicy):
         return None
 
     def collect_notices(self, turn: CompletedTurn) -> Sequence[str]:
-        """Of which limits little is left, once; nothing if nothing is left."""
+        """Warnings about limits of which little is left, each once; none if nothing is left."""
         if not self.active:
             return ()
         self._add_results(turn.results)
@@ -294,24 +290,23 @@ class RunLimits(RunPolicy):
         return (NOTICE.format(left=", ".join(dict.fromkeys(little))),) if little else ()
 
     def _add_results(self, results: Sequence[ToolResultMessage]) -> None:
-        """Count what tools used that asked a model themselves."""
+        """Count the usage of tools that asked a model themselves."""
         for result in results:
             if not isinstance(result.usage, Absent):
                 for account in self._accounts():
                     account.add(result.usage)
 
-    # A request.
+    # A request
 
     def wrap_provider(self, provider: ModelProvider) -> ModelProvider:
-        """The provider as the loop asks it."""
         return LimitedRequests(provider, self, is_turn=True)
 
     def wrap_summaries(self, provider: ModelProvider) -> ModelProvider:
-        """The provider as summaries ask it: they use tokens and cost, and are no turns."""
+        """The provider for summaries, which use tokens and cost but are not turns."""
         return LimitedRequests(provider, self, is_turn=False)
 
     async def stream(self, provider: ModelProvider, request: ModelRequest, turn: bool) -> AsyncIterator[Delta]:
-        """The provider's answer, counted; or, if it cannot fit, an error instead, and nothing is sent."""
+        """The provider's answer, counted, or, if it cannot fit, an error without sending anything."""
         from pigeon.agent.answer import close_stream
 
         reached = self._find_refusal(request, turn)
@@ -345,7 +340,7 @@ class RunLimits(RunPolicy):
         return self._find_exceeded_limit(turn, needed)
 
     def _estimate_minimum(self, request: ModelRequest) -> Usage:
-        """What a request takes at least: its prompt, as far as the provider has it in its cache at that price, and the
+        """The least that a request uses: its prompt, at the cached price as far as the provider has it cached, and the
         shortest answer."""
         prompt = estimate_input_tokens(request)
         model, cached = self._cached
@@ -366,7 +361,7 @@ class RunLimits(RunPolicy):
     def _refresh(self) -> None:
         self.active = self._conversation.is_limited or self._run is not None or self._stopping is not None
 
-    # Seconds.
+    # Seconds
 
     def _start_timing(self, scope: Scope) -> None:
         """Count the seconds of the run from here on, and end it in time."""
@@ -403,14 +398,13 @@ class LimitedRequests:
         self._is_turn = is_turn
 
     def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
-        """Begin an answer, if the limits allow one more."""
         if not self._limits.active:
             return self._provider.stream(request)
         return self._limits.stream(self._provider, request, self._is_turn)
 
 
 def estimate_input_tokens(request: ModelRequest) -> int:
-    """Our estimate of the tokens of a request: system prompt, tools, output format, messages."""
+    """Our estimate of a request's tokens: system prompt, tools, output format, messages."""
     tools = sum(len(spec.description) + len(codec.encode(spec.parameters)) for spec in request.tools)
     output = 0 if request.output is None else len(codec.encode(request.output.schema))
     return estimated_tokens(len(request.system_prompt) + tools + output + sum(map(characters_of, request.messages)))

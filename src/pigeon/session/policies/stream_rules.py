@@ -5,7 +5,7 @@ published, the text of the rule is put into the conversation, and the run goes o
 conversation unless it says otherwise, and at most `MOST_CUTS` answers are cut between two messages of the user.
 
 Matching looks at a window that moves along with each block (`Window`). The work per delta is bounded: a window of fixed
-size, and a limit on the time of one search, after which the rule is switched off. Arguments of tools are looked at as
+size, and a limit on the time of one search, after which the rule is switched off. Arguments of tools are matched as
 their JSON with the escapes resolved, so that a line break in a file to be written is a line break here.
 """
 
@@ -44,7 +44,7 @@ HEAD = 4000
 CUSTOM_TYPE = "ttsr-injection"
 _SAID = frozenset({"message", "custom_message"})
 MOST_CUTS = 10
-# Patterns as texts: `re` compiles them when they are first needed, and most sessions have no rules.
+# Patterns as texts: `re` compiles them when first needed, and most sessions have no rules.
 _SCOPE = r"(text|thinking|tool|toolcall)(?::([^()\s]+))?(?:\((.+)\))?"
 _WHOLE_ESCAPES = r"(?>(?:[^\\]++|\\u[0-9a-fA-F]{4}|\\[^u])*)"
 _ESCAPE = r"(?s)\\(?:u([0-9a-fA-F]{4})|(.))"
@@ -54,7 +54,7 @@ _OTHER_GROUP = r"(?<!\\)\(\?<(?=[A-Za-z_])"
 
 
 class RuleScope:
-    """One thing that a rule looks at."""
+    """One kind of output that a rule looks at."""
 
     def __init__(self, kind: BlockKind, tool: str | None = None, glob: str | None = None) -> None:
         self.kind: BlockKind = kind
@@ -63,7 +63,7 @@ class RuleScope:
 
 
 class CompiledRule:
-    """A rule that is ready to be held against text; raises `ValueError` if it cannot be."""
+    """A rule that is ready for matching; raises `ValueError` if it is invalid."""
 
     def __init__(self, rule: Rule) -> None:
         self.rule = rule
@@ -74,11 +74,11 @@ class CompiledRule:
         self._scopes = list(_parse_scopes(rule))
 
     def can_match_block(self, kind: BlockKind, tool: str) -> bool:
-        """True if this kind of block can match at all."""
+        """True if the rule applies to this kind of block."""
         return any(scope.kind == kind and scope.tool in (None, tool) for scope in self._scopes)
 
     def is_match(self, window: Window) -> bool:
-        """True if the end of a block matches; a match that could still change waits for more."""
+        """True if the end of a block matches; a match that could still change waits for more text."""
         return any(window.has_match(condition) for condition in self._conditions) and self._is_in_scope(window)
 
     def should_interrupt(self, kind: BlockKind) -> bool:
@@ -103,7 +103,7 @@ class Window:
         self._closed = False
 
     def feed_pieces(self, delta: str) -> Iterator[None]:
-        """Take more text, in steps that fit; look at the window after each."""
+        """Add text in steps that fit; check the window after each."""
         if self.kind == "toolCall":
             delta = self._decode_delta(delta)
         for at in range(0, len(delta), WINDOW):
@@ -129,7 +129,7 @@ class Window:
     def _append_piece(self, piece: str) -> None:
         text = self._text + piece
         if len(text) > 2 * WINDOW:
-            # One character more than is searched, so that ^ and \b do not mistake the cut for a beginning.
+            # One character more than is searched, so that ^ and \b do not match at the cut.
             text = text[-WINDOW - len(piece) - 1 :]
             self._start = 1
         self._text = text
@@ -147,7 +147,7 @@ class Window:
 
 
 def match_rules(rules: Iterable[CompiledRule], window: Window) -> tuple[list[CompiledRule], list[CompiledRule]]:
-    """The rules that match, and those that took too long to find out."""
+    """The rules that match, and those that took too long to decide."""
     matched: list[CompiledRule] = []
     slow: list[CompiledRule] = []
     for rule in rules:
@@ -209,7 +209,7 @@ def _unescape_json(text: str) -> str:
 
 
 class StreamRules(RunPolicy):
-    """The rules of one conversation: which there are, which were given, and what is to be said next."""
+    """The rules of one conversation: all of them, those given already, and those to give next."""
 
     def __init__(
         self, load: Callable[[], list[Rule]], publish: Publish, now: Callable[[], int], report: Callable[[str], None]
@@ -226,7 +226,7 @@ class StreamRules(RunPolicy):
         self._later: list[CompiledRule] = []
 
     def enter_branch(self, branch: Iterable[EntryLine]) -> None:
-        """Another conversation: remember what it was given; the files are read again when they are needed."""
+        """Restore which rules another conversation was given; the files are read again when needed."""
         self.reload()
         self._given = {}
         said = [line for line in branch if line.type in _SAID]
@@ -252,14 +252,14 @@ class StreamRules(RunPolicy):
         self._load_rules()
 
     def make_watch(self) -> RuleWatch | None:
-        """What looks at the next answer; none if no rule could match."""
+        """What checks the next answer; None if no rule could match."""
         self._cut = []
         self._later = []
         rules = [rule for rule in self._load_rules() if self._can_match(rule)]
         return RuleWatch(rules, self) if rules and self._cuts < MOST_CUTS else None
 
     def on_match(self, rules: list[CompiledRule], kind: BlockKind) -> TtsrTriggered | None:
-        """Rules match in this kind of block; what to announce if that cuts the answer."""
+        """Note rules that match in this kind of block; returns the event to announce if that cuts the answer."""
         cutting = [rule for rule in rules if rule.should_interrupt(kind)]
         self._later.extend(rule for rule in rules if rule not in cutting)
         if not cutting:
@@ -269,13 +269,13 @@ class StreamRules(RunPolicy):
         return TtsrTriggered(rules=[rule.rule for rule in cutting])
 
     def on_slow_rules(self, rules: list[CompiledRule]) -> None:
-        """Rules whose expressions take too long are not asked again in this conversation."""
+        """Switch off rules whose expressions take too long, for this conversation."""
         for rule in rules:
             self._report(f"The rule {rule.rule.path} is switched off: its condition takes too long to check")
         self._rules = [rule for rule in self._load_rules() if rule not in rules]
 
     async def after_turn(self, turn: CompletedTurn) -> Sequence[Spoken]:
-        """The rules that the last answer has brought up, as a message to go on with."""
+        """The rules that the last answer triggered, as a message to continue with."""
         cut, later = self._cut, self._later
         self._cut, self._later = [], []
         if later:
@@ -308,7 +308,7 @@ class StreamRules(RunPolicy):
 
 
 class RuleWatch:
-    """Checks one answer, as it streams, against the rules that may match."""
+    """Checks one streaming answer against the rules that may match."""
 
     def __init__(self, rules: list[CompiledRule], owner: StreamRules) -> None:
         self._rules = rules
@@ -316,7 +316,7 @@ class RuleWatch:
         self._blocks: dict[int, tuple[Window, list[CompiledRule]]] = {}
 
     def process_event(self, event: StreamEvent) -> TtsrTriggered | None:
-        """What to announce if the answer must be cut here."""
+        """Returns the event to announce if the answer must be cut here."""
         if isinstance(event, (TextDelta, ThinkingDelta, ToolcallDelta)):
             block = self._blocks.get(event.content_index)
             return None if block is None else self._match_growth(*block, event.delta)

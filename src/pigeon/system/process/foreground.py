@@ -1,4 +1,4 @@
-"""A program that has the terminal while it runs, such as an editor that a person asked for."""
+"""Programs that have the terminal while they run, such as an editor that a person opens."""
 
 from __future__ import annotations
 
@@ -7,5 +7,6 @@ from collections.abc import Mapping, Sequence
 
 
 def run_in_foreground(argv: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Run it on our own terminal and wait for its end; returns the exit code, raises `OSError` if it cannot start."""
+    """Run a program on our own terminal and wait for its end; returns the exit code, raises `OSError` if it cannot
+    start."""
     return subprocess.run(list(argv), env=dict(environment), check=False).returncode

@@ -1,4 +1,4 @@
-"""The one fork server: a process that forks another for each request, tells how each ends, and is told to end.
+"""The one fork server: a process that forks another for each request, reports how each ends, and ends on request.
 
 It is the warm parent of `pigeon serve` and of `pigeon batch`, which have imported everything that an agent needs, and
 the helper that all commands descend from (`helper_main`). It has one thread, no event loop, and no file but its control
@@ -8,7 +8,7 @@ link, whose records are in `messages`. Pigeon's end is `forking`.
     ----------------------------------   ------------------------------------------------------------------------
     `ForkRequest`                               fork a process that does the work; answer `ForkDone` or `NotForked`
     `KillChild`                          kill that process
-    a process has ended                  tell it: `Ended`
+    a process has ended                  report it: `Ended`
     Pigeon hung up or died               end; the processes stay, unless this server `owns_descendants`
 
 A server that owns what its processes start is the subreaper of all of it:
@@ -20,8 +20,8 @@ A server that owns what its processes start is the subreaper of all of it:
 
 from __future__ import annotations
 
-# Half of the helper's start, which every agent pays, would be the modules `signal`, `socket` and `contextlib`: they put
-# enumerations and classes around what these two have, and import others for it.
+# The modules `signal`, `socket` and `contextlib` would be half of the helper's start, which every agent pays: they wrap
+# these two in enumerations and classes, and import others for that.
 import _signal as signal  # type: ignore[import-not-found]
 import _socket as socket
 import ctypes
@@ -61,7 +61,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Suppressed:
-    """Does what `contextlib.suppress` does, without importing that module."""
+    """Like `contextlib.suppress`, without importing that module."""
 
     def __init__(self, *kinds: type[Exception]) -> None:
         self._kinds = kinds
@@ -70,14 +70,14 @@ class Suppressed:
         """Does nothing: errors are suppressed at the exit."""
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> bool:
-        """Whether the error is one of them."""
+        """True if the error is one of them."""
         return kind is not None and issubclass(kind, self._kinds)
 
 
 def serve_forks(descriptor: int, work: Work, owns_descendants: bool = False) -> NoReturn:
     """Fork a process for each request until Pigeon hangs up or dies; it calls `work`, which returns its exit code.
 
-    `work` gets the bytes and the descriptors of the request; all others but 0 to 2 are closed.
+    `work` gets the bytes and the descriptors of the request; all other descriptors except 0 to 2 are closed.
     """
     if owns_descendants:
         become_subreaper()
@@ -86,7 +86,7 @@ def serve_forks(descriptor: int, work: Work, owns_descendants: bool = False) -> 
 
 
 def become_subreaper() -> None:
-    """Inherit what loses its parent below us; and be continued when our own parent dies while we are stopped."""
+    """Adopt orphaned descendants, and be continued if our own parent dies while we are stopped."""
     _libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     _libc.prctl(PR_SET_PDEATHSIG, int(signal.SIGCONT), 0, 0, 0)
 
@@ -107,7 +107,7 @@ class ForkLoop:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def serve(self) -> None:
-        """Take requests until Pigeon is gone; returns when nothing is left that must end with it."""
+        """Serve requests until Pigeon is gone; returns when nothing is left that must end with it."""
         gc.collect()
         gc.freeze()
         poll = select.poll()
@@ -129,7 +129,7 @@ class ForkLoop:
                 pause = min(pause * 2, LONGEST_PAUSE_MS)
 
     def _serve_next_request(self) -> bool:
-        """False once Pigeon has hung up."""
+        """Returns False once Pigeon has hung up."""
         try:
             record, descriptors = receive(self._control)
         except OSError as error:
@@ -186,7 +186,7 @@ class ForkLoop:
             self._answer(Ended(pid, os.waitstatus_to_exitcode(status)))
 
     def _answer(self, record: LinkMessage) -> None:
-        # If Pigeon is gone, the next look at the link says so.
+        # If Pigeon is gone, the next read of the link reports it.
         with Suppressed(OSError):
             send(self._control, record)
 
@@ -211,7 +211,7 @@ def clear_signals(signals: int) -> None:
 
 
 def reap_children(also: int = 0) -> tuple[list[tuple[int, int]], bool]:
-    """The children that have ended, taken off the process table, and whether others are left."""
+    """The children that have ended, reaped, and whether others are left."""
     found: list[tuple[int, int]] = []
     while True:
         try:
@@ -224,7 +224,7 @@ def reap_children(also: int = 0) -> tuple[list[tuple[int, int]], bool]:
 
 
 def kill_descendants(signals: int, on_end: Callable[[int, int], None] = lambda pid, status: None) -> None:
-    """Kill every descendant until none is left. One pass is not enough: they fork while we look."""
+    """Kill every descendant until none is left. One pass is not enough, because they fork meanwhile."""
     give_up_at = time.monotonic() + GIVE_UP_AFTER
     pause = FIRST_PAUSE_MS
     poll = select.poll()
@@ -242,7 +242,8 @@ def kill_descendants(signals: int, on_end: Callable[[int, int], None] = lambda p
 
 
 def kill_descendants_once(root: int, spared: set[int]) -> bool:
-    """Kill what is below `root` right now, but not the spared children and what is below them; false if nothing is."""
+    """Kill everything below `root` right now, except the spared children and their descendants; returns False if
+    nothing is left."""
     any_found = False
     for pid in descendants(root, spared):
         any_found = True
@@ -252,10 +253,10 @@ def kill_descendants_once(root: int, spared: set[int]) -> bool:
 
 
 def descendants(root: int, spared: set[int]) -> Iterator[int]:
-    """Everything below `root`, without the spared children and what is below them; what is above comes first.
+    """Everything below `root`, without the spared children and what is below them; parents come first.
 
-    If each is killed as it comes, the first process of a namespace is killed before its thousand children have been
-    looked at one by one, and with it the kernel ends them all. A level is known before the one above it is killed:
+    If each is killed when it is yielded, the first process of a namespace is killed before its thousand children have
+    been looked at one by one, and with it the kernel ends them all. A level is known before the one above it is killed:
     afterwards its processes would be children of another.
     """
     children = child_finder()
@@ -272,14 +273,13 @@ def descendants(root: int, spared: set[int]) -> Iterator[int]:
 
 
 def child_finder(ignored: tuple[type[OSError], ...] = (OSError,)) -> Callable[[int], list[int]]:
-    """What answers for the children of a process, as this kernel tells them; raises errors that are not `ignored`."""
+    """A function that lists the children of a process, as this kernel allows; raises errors that are not `ignored`."""
     if os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
         return lambda pid: children_of(pid, ignored)
     return scan_children()
 
 
 def children_of(pid: int, ignored: tuple[type[OSError], ...] = (OSError,)) -> list[int]:
-    """The children of one process, as the kernel lists them."""
     found: list[int] = []
     with Suppressed(*ignored):
         for task in os.listdir(f"/proc/{pid}/task"):
@@ -289,7 +289,7 @@ def children_of(pid: int, ignored: tuple[type[OSError], ...] = (OSError,)) -> li
 
 
 def scan_children() -> Callable[[int], list[int]]:
-    """The same answer for kernels without that list: one scan of the process table."""
+    """The same for kernels without that list: one scan of the process table."""
     table: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):
         if name.isdigit():

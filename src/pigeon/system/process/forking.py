@@ -1,8 +1,7 @@
 """Pigeon's end of a fork server (`fork_server`), and the processes that are forked by one.
 
 `ForkServer` is one running server: that of `pigeon serve` or `pigeon batch`, or the helper for commands (`pool`).
-`ForkFamily` is a server that is started when it is needed and again if it has ended, with the exit codes of its
-processes.
+`ForkFamily` is a server that is started on demand and restarted if it has ended, with the exit codes of its processes.
 """
 
 from __future__ import annotations
@@ -94,16 +93,15 @@ class ForkServer:
 
     @property
     def has_been_ready(self) -> bool:
-        """True once it has accepted requests."""
         return self._ready.is_set()
 
     @property
     def exit_code(self) -> int | None:
-        """How it ended; minus the number of a signal."""
+        """Its exit code, or minus the number of a signal; None while it runs."""
         return self._program.returncode
 
     def is_running(self) -> bool:
-        """False once it has ended, noticed now if not before."""
+        """False once it has ended; checks now."""
         if self._control.fileno() >= 0 and self._program.poll() is not None:
             self._on_connection_lost()
         return self._control.fileno() >= 0
@@ -125,7 +123,7 @@ class ForkServer:
     def request_fork(
         self, request: bytes, descriptors: Sequence[int], answer: asyncio.Future[int] | None = None
     ) -> None:
-        """Request a process, whose id is the result of `answer`; raises `OSError` if that is not possible now."""
+        """Request a process, whose id becomes the result of `answer`; raises `OSError` if that is not possible now."""
         if self._control.fileno() < 0:
             raise _ended_error()
         send(self._control, ForkRequest(request), descriptors)
@@ -153,12 +151,13 @@ class ForkServer:
             raise
 
     def kill_child(self, pid: int) -> None:
-        """Have one of its processes killed, unless that has ended."""
+        """Kill one of its processes, unless that has ended."""
         self.wake()
         self._send_record(KillChild(pid))
 
     def wake(self) -> None:
-        """Continue it, in case it was stopped. It is our child, so its pid is its own until we have waited for it."""
+        """Continue it, in case it was stopped. It is our child, so its pid is not reused before we have waited for
+        it."""
         if self._program.returncode is None:
             os.kill(self._program.pid, signal.SIGCONT)
 
@@ -221,7 +220,7 @@ class ForkServer:
         self._on_lost(self)
 
     def _try_disconnect(self) -> bool:
-        """Closes the control link and fails open requests; returns False if that has happened before."""
+        """Close the control link and fail open requests; returns False if that has happened before."""
         if self._control.fileno() < 0:
             return False
         closed = self._loop.is_closed()
@@ -242,7 +241,7 @@ def _ended_error() -> ProcessLookupError:
 
 
 class ForkedProcess:
-    """One of its processes, or one of an earlier parent; held by a descriptor, so that signals hit no other."""
+    """One of its processes, or one of an earlier parent; held by a descriptor, so that signals reach no other."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -255,7 +254,7 @@ class ForkedProcess:
                 signal.pidfd_send_signal(self._descriptor, number)
 
     async def wait_until_ended(self, seconds: float) -> bool:
-        """Wait for its end; false if that took too long."""
+        """Wait for its end; returns False if that took too long."""
         loop = asyncio.get_running_loop()
         over: asyncio.Future[None] = loop.create_future()
         descriptor = self._descriptor
@@ -277,20 +276,21 @@ class ForkedProcess:
             loop.remove_reader(descriptor)
 
     def release(self) -> None:
-        """Close the descriptor by which the end of the process is noticed."""
+        """Close the descriptor through which the end of the process is noticed."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
 
 
 class ForkFamily:
-    """A fork server, which is started with the first process and again if it has ended, and how its processes end.
+    """A fork server that is started with the first process and restarted if it has ended, and the exit codes of its
+    processes.
 
     `module` is the program of the server; `variables` are those of the server itself.
     """
 
     def __init__(self, module: str, variables: Mapping[str, str]) -> None:
-        # Without the folder on the path: it may have a package of our name.
+        # Without the folder on the path, which may contain a package of our name.
         self._argv = [sys.executable, "-P", "-m", module]
         self._variables = dict(variables)
         self._server: ForkServer | None = None
@@ -316,9 +316,9 @@ class ForkFamily:
             return self._server
 
     async def fork(self, request: bytes, descriptors: Sequence[int], seconds: float | None = None) -> int:
-        """The id of a new process, from a new server if the old one has ended or does not answer for so long.
+        """The id of a new process, from a new server if the old one has ended or does not answer within `seconds`.
 
-        Raises `OSError` if none can be created. `forget` it when it has ended.
+        Raises `OSError` if none can be created. Call `forget` when it has ended.
         """
         try:
             return await self._fork(request, descriptors, seconds)
@@ -339,7 +339,7 @@ class ForkFamily:
         return pid
 
     async def wait_for_exit_code(self, pid: int, seconds: float) -> int | None:
-        """The exit code of a process, as soon as it has ended; none after so long, or if its server has ended, too."""
+        """The exit code of a process as soon as it has ended, or None after so long, or if its server has ended too."""
         ended = self._codes.get(pid)
         if ended is None:
             return None
@@ -349,7 +349,7 @@ class ForkFamily:
         return None
 
     def forget(self, pid: int) -> None:
-        """Drop what is known of a process."""
+        """Drop the data of a process."""
         self._codes.pop(pid, None)
 
     def close(self) -> None:
@@ -359,13 +359,13 @@ class ForkFamily:
             server.close()
 
     def _on_ended(self, pid: int, code: int) -> None:
-        # `_fork` has noted the process: the answer to it came first. One that was forgotten meanwhile is not kept.
+        # `_fork` has noted the process, because the answer to it came first. A forgotten process is not kept.
         ended = self._codes.get(pid)
         if ended is not None and not ended.done():
             ended.set_result(code)
 
     def _on_lost(self, server: ForkServer) -> None:
-        """The server has ended, so the exit codes of its processes will never come."""
+        """Fail the waits for exit codes: the server has ended, so they will never come."""
         self._server = None
         for ended in self._codes.values():
             if not ended.done():

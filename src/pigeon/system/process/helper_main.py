@@ -2,7 +2,7 @@
 
 The agent starts it with the first command, as a bare interpreter (`python -I -S`). It is a fork server
 (`fork_server`) that owns its descendants; the processes that it forks are reapers. `pool` holds its control link,
-`reaper` the links of its reapers. What it defends against is in decision 0005.
+`reaper` the links of its reapers. Decision 0005 explains what it defends against.
 
     agent ---- control link ---- helper --- forks ---+--- reaper --- command --- all that the command starts
       |                                              +--- reaper --- ...
@@ -22,7 +22,8 @@ parent is gone it becomes a child of the reaper, which therefore sees when the l
     running    last descendant ended, or `Kill`       `Exited` or `NothingLeft`           waiting
     any        end of file: kill everything           -                                   (exits)
 
-A command behind a wall is not our child but that of the first process of its namespace, which has a session of its own.
+A command behind a wall is not our child but the child of the first process of its namespace, which has a session of its
+own.
 """
 
 from __future__ import annotations
@@ -81,16 +82,16 @@ def main(control_descriptor: int) -> None:
     gc.disable()
     for number in IGNORED:
         signal.signal(number, signal.SIG_IGN)
-    # The program that started the agent may ignore it: then the kernel neither reports nor keeps children that ended.
+    # The program that started the agent may ignore it: then the kernel neither reports nor keeps ended children.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    # Reapers hold environments with keys in them; commands must not read those from our memory.
+    # Reapers hold environments with keys; commands must not read those from our memory.
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
     limit_descriptors(int(os.environ.pop("FILES", "0")))
     serve_forks(control_descriptor, run_reaper, owns_descendants=True)
 
 
 def limit_descriptors(most: int) -> None:
-    """Commands may have as many descriptors as the agent was given, not as many as it took."""
+    """Restore the agent's original limit of descriptors, which it has raised for itself."""
     with Suppressed(OSError, ValueError):
         if most:
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
@@ -118,7 +119,7 @@ class ReaperLoop:
         self._exit_code: int | None = None
 
     def serve(self) -> None:
-        """State `waiting`: take commands until the agent is gone."""
+        """State `waiting`: run commands until the agent is gone."""
         self._send(Waiting(os.getpid()))
         while True:
             try:
@@ -128,7 +129,7 @@ class ReaperLoop:
                 continue
             if record is None:
                 return
-            # Another record that comes here was sent before the agent knew that the command had ended.
+            # Any other record that arrives here was sent before the agent knew that the command had ended.
             if isinstance(record, StartCommand):
                 self._run(record, descriptors)
                 clear_signals(self._signals)
@@ -137,7 +138,7 @@ class ReaperLoop:
         self._exit_code = None
         try:
             if self._has_record():
-                # What follows a command ends it, before it has begun.
+                # A record after the command ends it before it has begun.
                 receive(self._link)
                 self._send(Exited(-signal.SIGKILL, "nothing"))
                 return
@@ -162,7 +163,7 @@ class ReaperLoop:
         return bool(poll.poll(0))
 
     def _wait_and_report_exit(self) -> bool:
-        """State `running`: waits until nothing is left, and sends the exit code; returns True if it was sent."""
+        """State `running`: wait until nothing is left, and send the exit code; returns True if it was sent."""
         exit_sent = False
         while True:
             ready = dict(self._poll.poll())
@@ -186,20 +187,20 @@ class ReaperLoop:
                 exit_sent = True
 
     def _is_namespace_empty(self) -> bool:
-        """Whether all that is left is the first process of the namespace, which takes its time to end.
+        """Whether only the first process of the namespace is left, which takes a moment to end.
 
-        What has lost its parent in there is a child of it, so it has children as long as anything runs.
+        Any process in there that has lost its parent is its child, so it has children as long as anything runs.
         """
         try:
             children = child_finder(GONE)
             return not any(children(first) for first in children(os.getpid()))
         except OSError:
-            # What cannot be looked at is not known to be empty.
+            # A namespace that cannot be inspected may not be empty.
             return False
 
     def _terminate(self) -> None:
         if self._command:
-            # What stands between us and a command behind a wall must outlive it, to tell how it ended.
+            # Processes between us and a command behind a wall must outlive it, to report how it ended.
             behind = child_finder()(self._command) if self._walled else []
             for leader in behind or [self._command]:
                 with Suppressed(OSError):
@@ -217,13 +218,13 @@ class ReaperLoop:
             self._command = 0
 
     def _send(self, record: LinkMessage) -> None:
-        # If the agent is gone, the next look at the link says so.
+        # If the agent is gone, the next read of the link reports it.
         with Suppressed(OSError):
             send(self._link, record)
 
 
 def spawn(command: StartCommand, descriptors: list[int]) -> int:
-    """Run it in a session of its own, with only descriptors 0, 1 and 2; `OSError` if that fails."""
+    """Run a command in a new session, with only descriptors 0, 1 and 2; raises `OSError` if that fails."""
     output, errors, *more = descriptors
     given = more[0] if command.has_input else None
     wall = decode(command.wall) if command.wall else None
@@ -257,13 +258,13 @@ def spawn(command: StartCommand, descriptors: list[int]) -> int:
             setsigdef=DEFAULT_IN_COMMANDS,
         )
     finally:
-        # Only the command stays in its folder, so that once it has ended the folder can be unmounted.
+        # Only the command stays in its folder, so that the folder can be unmounted once it has ended.
         os.chdir("/")
         close_descriptors(files)
 
 
 class CommandInput:
-    """A context with the descriptor that a command reads from; nothing comes from it if none is given."""
+    """A context with the descriptor that a command reads from; an empty input if none is given."""
 
     def __init__(self, given: int | None) -> None:
         self._given = given
@@ -281,7 +282,7 @@ class CommandInput:
 
 
 def open_wall_files(wall: BubblewrapWall) -> list[int]:
-    """Descriptors of the files and folders of a wall, all above those they will become."""
+    """Open the files and folders of a wall, with descriptors above those that they will become."""
     import fcntl
 
     from pigeon.system.process.namespaces import open_without_links

@@ -1,11 +1,11 @@
-"""What Pigeon and the processes that fork for it say to each other: the records of two links, and how they travel.
+"""The messages between Pigeon and the processes that fork for it: the records of two links, and how they are sent.
 
     control link     between Pigeon and a fork server (`fork_server`)
     reaper's link    between Pigeon and one reaper, which runs commands (`helper_main`)
 
-A packet is a record. A record with descriptors is in a file that is the last of these, because packets are short. Both
-ends are the same interpreter. The helper starts as a bare interpreter that every agent waits for, so this imports next
-to nothing; `marshal` is built in.
+A packet is a record. A record with descriptors is written to a file whose descriptor is the last of them, because
+packets are short. Both ends are the same interpreter. The helper starts as a bare interpreter that every agent waits
+for, so this imports next to nothing; `marshal` is built in.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _kinds: dict[str, type[LinkMessage]] = {}
 
 @dataclass_transform()
 class LinkMessage:
-    """The base of all of them: the annotations of a class are its fields, in their order."""
+    """The base of all records: the annotations of a class are its fields, in order."""
 
     def __init__(self, *values: Any) -> None:
         for name, value in zip(type(self).__annotations__, values, strict=True):
@@ -51,7 +51,7 @@ class LinkMessage:
 
 
 class ForkRequest(LinkMessage):
-    """Fork a process for this request; descriptors of the packet are for it."""
+    """Fork a process for this request; the descriptors of the packet are for that process."""
 
     request: bytes
 
@@ -78,7 +78,7 @@ class ForkDone(LinkMessage):
 
 
 class NotForked(LinkMessage):
-    """The other answer: no process can be created."""
+    """The answer to `ForkRequest` if no process can be created."""
 
     errno: int
 
@@ -94,7 +94,7 @@ class Ended(LinkMessage):
 
 
 class StartCommand(LinkMessage):
-    """Run a command. Descriptors: output, errors, the input if it `has_input`, and the folder if `cwd` is none.
+    """Run a command. Descriptors: output, errors, the input if it `has_input`, and the folder if `cwd` is None.
 
     `wall` is an encoded `BubblewrapWall` or `LandlockWall`, or empty.
     """
@@ -112,7 +112,7 @@ class Terminate(LinkMessage):
 
 
 class Kill(LinkMessage):
-    """Kill everything that is left of the command; it is not run at all if it has not begun."""
+    """Kill everything that is left of the command; a command that has not begun is not run at all."""
 
 
 # A reaper's link, from the reaper
@@ -131,21 +131,21 @@ class NotStarted(LinkMessage):
 
 
 class Exited(LinkMessage):
-    """The command has ended, and what is left of it; with nothing left, the reaper waits for the next one."""
+    """The command has ended, and whether anything is left of it; if nothing is, the reaper waits for the next one."""
 
     code: int
     left: Left
 
 
 class NothingLeft(LinkMessage):
-    """What was left of the command has ended, too; the reaper waits for the next one."""
+    """The rest of the command has ended too; the reaper waits for the next one."""
 
 
 # Walls, which a reaper builds around a command (`sandbox/wall`)
 
 
 class BubblewrapWall(LinkMessage):
-    """Files with these contents and what stands at these paths are descriptors from 3 on, for `bwrap`.
+    """Contents and paths whose files are passed to `bwrap` as descriptors from 3 on.
 
     With `apart` it runs in a namespace where later mounts do not appear.
     """
@@ -156,9 +156,9 @@ class BubblewrapWall(LinkMessage):
 
 
 class LandlockWall(LinkMessage):
-    """What `namespaces` needs to build a wall.
+    """The data from which `namespaces` builds a wall.
 
-    A mount is its kind, its path and, where that is elsewhere, its source; `calls` is the filter of system calls.
+    A mount is its kind, its path and, if that differs, its source; `calls` is the filter of system calls.
     """
 
     mounts: list[tuple[str, bytes, bytes]]
@@ -169,7 +169,8 @@ class LandlockWall(LinkMessage):
 
 
 class Attached(LinkMessage):
-    """So many descriptors belong to a record; it is in the last of them, or here where files may not be large."""
+    """The number of descriptors that belong to a record; the record is in the last of them, or here if large files are
+    forbidden."""
 
     count: int
     record: bytes
@@ -202,7 +203,7 @@ def send(link: socket.socket, record: LinkMessage, descriptors: Sequence[int] = 
 
 
 def _try_write_whole(file: int, data: bytes) -> bool:
-    """False where the process may not write files of this size (RLIMIT_FSIZE)."""
+    """Returns False if the process may not write files of this size (RLIMIT_FSIZE)."""
     try:
         return os.write(file, data) == len(data)
     except OSError as error:
@@ -212,7 +213,7 @@ def _try_write_whole(file: int, data: bytes) -> bool:
 
 
 def receive(link: socket.socket) -> tuple[LinkMessage | None, list[int]]:
-    """The next record and its descriptors; none when the other end is closed.
+    """The next record and its descriptors; None when the other end is closed.
 
     Raises `BlockingIOError`, and another `OSError` if there was no room for the descriptors: the record is lost then.
     """

@@ -1,13 +1,13 @@
 """A command in a sandbox that the reaper builds itself: namespaces, mounts, Landlock rules, a system call filter.
 
-`helper_main` imports this with the first command that needs it. What is
-mounted where is decided by `sandbox/plan`, which describes the kinds. Everything is mounted by descriptors that
-no link was followed to, because commands that still run could put one in the way.
+`helper_main` imports this with the first command that needs it. `sandbox/plan` decides what is mounted where and
+describes the kinds of mounts. Everything is mounted through descriptors that were opened without following links,
+because commands that still run could plant one.
 
     reaper --- monitor --- first process of the namespace --- command --- all that the command starts
                   |            |
-                  |            +-- waits for what loses its parent; ends when nothing is left
-                  +-- ends as the command does, and tells its exit code to the reaper by that
+                  |            +-- adopts orphans; ends when nothing is left
+                  +-- ends as the command does, which passes its exit code to the reaper
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def start_enclosed(command: StartCommand, descriptors: tuple[int, int, int], wall: LandlockWall) -> int:
-    """Start a command in the sandbox with these as input, output and errors; returns the pid of its monitor."""
+    """Start a command in the sandbox with these descriptors as input, output and errors; returns the pid of its
+    monitor."""
     pid = os.fork()
     if pid:
         return pid
@@ -67,7 +68,7 @@ def start_enclosed(command: StartCommand, descriptors: tuple[int, int, int], wal
 
 
 def start_apart(command: StartCommand, descriptors: tuple[int, int, int], files: list[int]) -> int:
-    """Start a program that builds a sandbox by itself (`bwrap`), in a namespace where later mounts do not appear.
+    """Start a program that builds its own sandbox (`bwrap`), in a namespace where later mounts do not appear.
 
     It gets these files as descriptors from 3 on, in their order, and starts in the current folder.
     """
@@ -133,7 +134,7 @@ def _unshare(wanted: int) -> None:
 
 
 def _run_first_process(command: StartCommand, wall: LandlockWall, tells: int) -> None:
-    """The init process of the namespace: it mounts, starts the command, and stays until nothing is left."""
+    """Run the init process of the namespace: it mounts, starts the command, and stays until nothing is left."""
     try:
         os.setsid()
         _mount_all(wall.mounts, wall.empty_file)
@@ -179,7 +180,7 @@ def _run_command(command: StartCommand, written: list[bytes], folder: bytes, cal
 
 
 def _mount_all(mounts: list[tuple[str, bytes, bytes]], empty: bytes) -> None:
-    """Mount what the wall says; a view is a hidden folder in which something is shown."""
+    """Apply the mounts of the wall; a view is a hidden folder in which something is shown."""
     _mount(b"none", b"/", None, MS_REC | MS_PRIVATE)
     # Everything that will be mounted is cloned first, before the whole tree becomes read-only.
     copies = [(kind, path, None if kind in HIDDEN else _clone_mount(empty if kind == "hide file" else source or path))
@@ -189,7 +190,7 @@ def _mount_all(mounts: list[tuple[str, bytes, bytes]], empty: bytes) -> None:
     _set_attributes(root, ATTR_RDONLY | ATTR_NOSUID | ATTR_NODEV)
     os.close(root)
     _mount_devices(devices)
-    # Root could write to some files in it without any capability.
+    # Root could write some files in it even without capabilities.
     _mount(b"proc", b"/proc", b"proc", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC)
     for kind, path, taken in copies:
         if taken is None:
@@ -286,7 +287,7 @@ def open_without_links(path: bytes) -> int:
     return held
 
 
-# What the command itself gives up
+# Restrictions of the command itself
 
 
 def _drop_capabilities() -> None:

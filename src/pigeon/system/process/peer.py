@@ -1,7 +1,7 @@
-"""A program that is talked to: bytes to its stdin, bytes from its stdout, for as long as it lives.
+"""A program to communicate with: bytes to its stdin, bytes from its stdout, for as long as it lives.
 
-Unlike commands (`system/process/start.py`) it is not killed by a reaper with all that it started: it is another agent,
-which ends by itself when its stdin is closed, as it is when we die. The signals of our terminal do not reach it.
+Unlike commands (`system/process/start.py`), it is not killed by a reaper with all that it started: it is another agent,
+which ends when its stdin is closed, which also happens when we die. The signals of our terminal do not reach it.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ from subprocess import PIPE
 from typing import Any, cast
 
 LAST_LINES = 20
-# How long what a process has written may take to arrive after its end; a process that it started may hold the pipe.
+# How long output may take to arrive after the end of a process; another process that it started may hold the pipe.
 AFTER_EXIT_SECONDS = 1.0
 LONGEST_LINE = 2_000
 
 
 class PeerProcess(asyncio.SubprocessProtocol):
-    """One such program.
+    """A program to communicate with.
 
-    `receive` gets what it writes, `complain` each line of its stderr; `lost` is called once it will write nothing more.
+    `receive` gets its output, `complain` each line of its stderr; `lost` is called once when it will write nothing
+    more.
     """
 
     def __init__(
@@ -42,7 +43,7 @@ class PeerProcess(asyncio.SubprocessProtocol):
         self._error_line = b""
 
     async def start(self, argv: Sequence[str], cwd: str | None, environment: Mapping[str, str] | None) -> None:
-        """Start it; raises `OSError` where that is not possible. Without an environment it gets ours."""
+        """Start the program; raises `OSError` if that fails. Without an environment it gets ours."""
         loop = asyncio.get_running_loop()
         transport, _ = await loop.subprocess_exec(
             lambda: self,
@@ -62,7 +63,7 @@ class PeerProcess(asyncio.SubprocessProtocol):
 
     @property
     def exit_code(self) -> int | None:
-        """How it ended, negative for a signal; none while it runs."""
+        """The exit code, negative for a signal; None while it runs."""
         return None if self._transport is None else self._transport.get_returncode()
 
     @property
@@ -72,13 +73,13 @@ class PeerProcess(asyncio.SubprocessProtocol):
         return "\n".join(line.decode("utf-8", "replace") for line in lines).strip()
 
     def write(self, data: bytes) -> None:
-        """Send bytes; what it does not read at once is kept. Ignored once it is gone."""
+        """Send bytes; unread ones are buffered. Ignored once the program is gone."""
         pipe = self._pipe(0)
         if pipe is not None:
             cast("asyncio.WriteTransport", pipe).write(data)
 
     def end_input(self) -> None:
-        """Close its stdin, behind what was written."""
+        """Close its stdin after everything that was written."""
         pipe = self._pipe(0)
         if pipe is not None:
             cast("asyncio.WriteTransport", pipe).close()
@@ -94,7 +95,7 @@ class PeerProcess(asyncio.SubprocessProtocol):
                 self._transport.kill()
 
     async def wait_until_ended(self, seconds: float | None = None) -> bool:
-        """Wait for its end and for its last words; false if that takes longer."""
+        """Wait for its end and its last output; returns False if that takes longer."""
         try:
             async with asyncio.timeout(seconds):
                 await self._exited.wait()
@@ -104,7 +105,7 @@ class PeerProcess(asyncio.SubprocessProtocol):
         return True
 
     def close(self) -> None:
-        """Let go of it; it is killed if it still runs."""
+        """Close the connection; the program is killed if it still runs."""
         if self._transport is not None:
             self._transport.close()
 
@@ -112,7 +113,7 @@ class PeerProcess(asyncio.SubprocessProtocol):
         pipe = None if self._transport is None else self._transport.get_pipe_transport(number)
         return None if pipe is None or pipe.is_closing() else pipe
 
-    # What asyncio calls
+    # Called by asyncio
 
     def pipe_data_received(self, fd: int, data: bytes | str) -> None:
         raw = cast("bytes", data)
@@ -127,19 +128,18 @@ class PeerProcess(asyncio.SubprocessProtocol):
                 self._complain(line[:LONGEST_LINE].decode("utf-8", "replace"))
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
-        """One of its streams has ended."""
         if fd == 1:
             self._end_output()
         elif fd == 2:
             self._errors_ended.set()
 
     def process_exited(self) -> None:
-        """It has ended; its streams may still hold something."""
+        """Called when it has ended; its streams may still have data."""
         self._exited.set()
         asyncio.get_running_loop().call_later(AFTER_EXIT_SECONDS, self._end_streams)
 
     def _end_streams(self) -> None:
-        """A process that it started may hold both for as long as it likes."""
+        """End both streams, which another process may hold for as long as it likes."""
         self._end_output()
         self._errors_ended.set()
 

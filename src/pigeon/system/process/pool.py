@@ -1,10 +1,10 @@
-"""The helper program and its reapers, as a pool: which are free, which commands wait for one, how all of it ends.
+"""The helper program and its reapers as a pool: which are free, which commands wait for one, and how everything ends.
 
 One pool for each event loop that starts commands, shared by all agents on that loop: it is a resource of the process,
 like the loop itself. An agent's own commands are held by its `ProcessOwner` (`start`); the pool ends when the last
 owner has left it, when the interpreter exits, or, if its loop was closed without either, when the next pool is made.
 
-A command goes to a free reaper, or to a new one; what is sent to a reaper waits in its link until it was forked. One
+A command goes to a free reaper, or to a new one; records sent to a reaper wait in its link until it was forked. One
 reaper is forked at a time, because a busy one may be free before, and one is always free, so that a command need not
 wait for a fork.
 
@@ -53,7 +53,7 @@ _pools: dict[asyncio.AbstractEventLoop, HelperPool] = {}
 
 
 def ensure_current_pool() -> HelperPool:
-    """Returns the pool of the running event loop, created at the first call."""
+    """The pool of the running event loop, created at the first call."""
     loop = asyncio.get_running_loop()
     pool = _pools.get(loop)
     if pool is None:
@@ -65,7 +65,8 @@ def ensure_current_pool() -> HelperPool:
 
 
 async def leave_pool(owner: object, deadline: float) -> bool:
-    """The owner needs the running loop's pool no longer; the last one ends it. False if that took too long."""
+    """Remove an owner from the running loop's pool, which ends with the last one. Returns False if that took too
+    long."""
     loop = asyncio.get_running_loop()
     pool = _pools.get(loop)
     if pool is None:
@@ -94,16 +95,16 @@ class HelperPool:
         self._release_when_idle = False
 
     def join(self, owner: object) -> None:
-        """This owner starts commands here."""
+        """Register an owner that starts commands here."""
         self._owners.add(owner)
 
     def leave_and_check_empty(self, owner: object) -> bool:
-        """Removes an owner; returns True if none is left."""
+        """Remove an owner; returns True if none is left."""
         self._owners.discard(owner)
         return not self._owners
 
     def try_ensure_helper(self) -> bool:
-        """Starts the helper if need be; returns False if commands cannot be supervised."""
+        """Start the helper if need be; returns False if commands cannot be supervised."""
         if self._helper is not None and self._helper.is_running():
             return True
         if not self.usable:
@@ -126,12 +127,12 @@ class HelperPool:
                 self._free.append(self._fork_reaper())
 
     def release_when_idle(self) -> None:
-        """No command is soon to come: end the helper, now or when the last command has ended."""
+        """End the helper, now or when the last command has ended, because no command is expected soon."""
         self._release_when_idle = True
         self._release_if_idle()
 
     def start(self, process: SupervisedProcess) -> None:
-        """Give a command to a free reaper, or to the next one that is."""
+        """Give a command to a free reaper, or to the next one that becomes free."""
         self._release_when_idle = False
         self._assign(process)
         self._keep_one_free()
@@ -147,7 +148,7 @@ class HelperPool:
             self._release_if_idle()
 
     def on_reaper_began(self, reaper: ReaperConnection) -> None:
-        """A reaper was forked: this helper works."""
+        """A reaper was forked, which shows that the helper works."""
         self._tries = 0
         if reaper is self._starting:
             self._starting = None
@@ -157,7 +158,7 @@ class HelperPool:
             self._keep_one_free()
 
     def on_reaper_free(self, reaper: ReaperConnection) -> None:
-        """Nothing is left of a reaper's command."""
+        """Nothing is left of a reaper's command, so it takes another."""
         self._busy.discard(reaper)
         self._free.append(reaper)
         if self._waiting:
@@ -167,7 +168,7 @@ class HelperPool:
         self._release_if_idle()
 
     def on_reaper_lost(self, reaper: ReaperConnection, not_begun: SupervisedProcess | None = None) -> None:
-        """A reaper is no longer there; its command, if there is one that has `not_begun`, gets another."""
+        """A reaper is gone; its command, if it is `not_begun`, gets another."""
         self._busy.discard(reaper)
         if reaper is self._starting:
             self._starting = None
@@ -176,12 +177,12 @@ class HelperPool:
         if not_begun is not None:
             self._waiting.appendleft(not_begun)
         if self._waiting and not (self._busy and reaper.helper.is_running()):
-            # Otherwise the helper had no room for another process: a busy reaper will take what waits.
+            # Otherwise the helper had no room for another process: a busy reaper will take the waiting command.
             self._assign_again(self._waiting.popleft())
         self._release_if_idle()
 
     async def end(self, deadline: float) -> bool:
-        """Kill everything and wait for the end of the helper until then; true if nothing is left."""
+        """Kill everything and wait until the deadline for the helper's end; returns True if nothing is left."""
         self._cancel_waiting()
         self._release()
         ending = [helper.ended for helper in self._ending]
@@ -192,8 +193,8 @@ class HelperPool:
     def end_now(self) -> None:
         """The same without an event loop, when the interpreter exits or the loop was closed.
 
-        A fork of the process, as a program with an agent in it may make, has a copy of the pool, and its sockets are
-        those of the pool itself: what ends there must not end the commands here.
+        If a program with an agent forks itself, the copy has a copy of the pool with the same sockets: its end must not
+        end the commands here.
         """
         if os.getpid() != self._process_id:
             return
@@ -209,13 +210,13 @@ class HelperPool:
             return
         self._helper = None
         if not helper.has_been_ready and (helper.exit_code or 0) > 0:
-            # It was not killed; it is unable to work here.
+            # It was not killed, so it is unable to work here.
             self.usable = False
         for reaper in list(self._free):
             reaper.hang_up()
 
     def _assign(self, process: SupervisedProcess) -> None:
-        """Give a command to a free reaper or to a new one; it waits if one is starting, or there is no room."""
+        """Give a command to a free reaper or a new one; it waits if one is starting, or there is no room."""
         while self._free:
             reaper = self._free.pop()
             try:
@@ -248,7 +249,7 @@ class HelperPool:
             self._postpone(process, error)
 
     def _assign_again(self, process: SupervisedProcess) -> None:
-        """Give a command that a helper or a reaper was lost with to another one; after `MOST_TRIES` it fails."""
+        """Reassign a command whose helper or reaper was lost; after `MOST_TRIES` it fails."""
         self._tries += 1
         if self._tries < MOST_TRIES:
             self._assign(process)
@@ -262,14 +263,14 @@ class HelperPool:
         self._busy.add(reaper)
 
     def _postpone(self, process: SupervisedProcess, error: OSError) -> None:
-        """A busy reaper will take it when there is room again; it fails if there is none, or nothing else helps."""
+        """Keep a command for a busy reaper; it fails if there is none, or if waiting does not help."""
         if self._busy and error.errno in _NO_ROOM:
             self._waiting.append(process)
         else:
             _fail(process, error)
 
     def _fork_reaper(self) -> ReaperConnection:
-        """A new reaper, which will be forked; raises `OSError`, and `ConnectionError` if the helper has died."""
+        """A new reaper, whose fork is under way; raises `OSError`, and `ConnectionError` if the helper has died."""
         if not self.try_ensure_helper() or self._helper is None:
             raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
         self._helper.wake()
@@ -280,7 +281,7 @@ class HelperPool:
         except OSError as error:
             ours.close()
             if isinstance(error, ConnectionError):
-                # It hangs up before its parent can see that it has ended.
+                # It hangs up before its parent can notice that it has ended.
                 self._helper.close()
                 self.on_helper_lost(self._helper)
             raise
@@ -319,7 +320,7 @@ def _start_helper(pool: HelperPool) -> ForkServer | None:
         return None
     for _ in __name__.split(".")[:-1]:
         folder = os.path.dirname(folder)
-    # About our own interpreter, not about the agent: it may not start again without its library path.
+    # Concerns our own interpreter, not the agent: it may not start again without its library path.
     library_path = os.environ.get("LD_LIBRARY_PATH")
     variables = {"WHERE": folder, "FILES": str(raise_descriptor_limit())}
     variables |= {"LD_LIBRARY_PATH": library_path} if library_path else {}
@@ -339,7 +340,7 @@ def hide_from_other_processes() -> None:
 
 @cache
 def raise_descriptor_limit() -> int:
-    """Allow ourselves as many descriptors as we may, since a command needs four; the limit there was before."""
+    """Raise our limit of descriptors as far as possible, since a command needs four; returns the previous limit."""
     import resource
 
     before, most = resource.getrlimit(resource.RLIMIT_NOFILE)

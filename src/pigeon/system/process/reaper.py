@@ -9,9 +9,9 @@
                the helper kills the reaper
     any        end of file, a failed send, or `hang_up`              lost
 
-`pool` hears of every step to `free` and to `lost`. A reaper is used before it was forked: what is sent to it waits in
-the link. If that ends before `Waiting` has come, its command has not begun. Otherwise a process whose reaper is lost
-has ended with code `LOST`; what is left of it is killed by the reaper (at the end of file) or by the helper (after the
+`pool` is notified of every step to `free` and to `lost`. A reaper is used before it was forked: records sent to it wait
+in the link. If that ends before `Waiting` has come, its command has not begun. Otherwise a process whose reaper is lost
+has ended with code `LOST`; its remains are killed by the reaper (at the end of file) or by the helper (after the
 reaper's death).
 """
 
@@ -46,7 +46,7 @@ KILL_WITHIN = 1.0
 
 
 class ReaperConnection:
-    """One reaper: takes a command, reports what becomes of it, kills it with all it started when asked to."""
+    """One reaper: runs a command, reports its end, and kills it with all it started when asked to."""
 
     def __init__(self, pool: HelperPool, helper: ForkServer, link: socket.socket) -> None:
         self.helper = helper
@@ -60,7 +60,7 @@ class ReaperConnection:
         self._loop.add_reader(link.fileno(), self._on_readable)
 
     def run(self, process: SupervisedProcess) -> None:
-        """Have it start a command; raises `OSError` if it is no longer there, or the record cannot be sent."""
+        """Send it a command to start; raises `OSError` if it is gone, or the record cannot be sent."""
         self.helper.wake()
         send(self._link, process.command, process.descriptors)
         self._process = process
@@ -74,7 +74,6 @@ class ReaperConnection:
         self._send_order(Terminate())
 
     def kill(self) -> None:
-        """Have it kill everything that is left of its command."""
         self._send_order(Kill())
         if self._giving_up is None:
             self._giving_up = self._loop.call_later(KILL_WITHIN, self._give_up)
@@ -142,7 +141,7 @@ class ReaperConnection:
             self._pool.on_reaper_free(self)
 
     def _release_process(self, known: bool) -> None:
-        """Nothing is left of the process, or it is not known how much; it was lost if no code was reported."""
+        """Release a process of which nothing is left, or an unknown rest; it was lost if no code was reported."""
         if self._giving_up is not None:
             self._giving_up.cancel()
             self._giving_up = None

@@ -1,8 +1,8 @@
-"""A program without a shell, run to its end with its output collected: for extensions' `ctx.exec` and key commands.
+"""Runs a program without a shell to its end and collects its output: for extensions' `ctx.exec` and key commands.
 
 It is supervised like every command, so nothing that it starts outlives Pigeon. Memory is bounded: a program that prints
-more than `limit` bytes to one of its outputs is killed. What the program leaves running in the
-background does not hold the call open.
+more than `limit` bytes to one of its outputs is killed. Processes that it leaves in the background do not keep the call
+open.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ GONE_WITHIN = 1.5
 
 
 class ProgramResult(NamedTuple):
-    """What a program wrote and how it ended; `killed` if it was we who ended it. A signal is 128 and its number."""
+    """The output of a program and how it ended; `killed` if we ended it. A signal is 128 plus its number."""
 
     stdout: bytes
     stderr: bytes
@@ -45,8 +45,8 @@ async def run_program(  # noqa: PLR0913 - each is one thing that a caller may kn
 ) -> ProgramResult:
     """Run it in `cwd` with exactly `environment`, whose PATH is searched for a name without a slash.
 
-    `OSError` if it cannot be started. When its time is over it gets SIGTERM, and SIGKILL after `term_grace` seconds.
-    `sealed` is as for `ProcessOwner.start`.
+    Raises `OSError` if it cannot be started. When its time is up it gets SIGTERM, and SIGKILL after `term_grace`
+    seconds. `sealed` is as for `ProcessOwner.start`.
     """
     program = find_program(argv[0], cwd, environment)
     process = await owner.start(
@@ -75,7 +75,7 @@ def _with_program_name(error: OSError, program: str, cwd: str) -> OSError:
 
 
 class _Collected:
-    """Both outputs of a program, as much as the limit allows; a program that prints more is killed."""
+    """Both outputs of a program, as far as the limit allows; a program that prints more is killed."""
 
     def __init__(self, process: Process, limit: int) -> None:
         self._process = process
@@ -85,7 +85,7 @@ class _Collected:
         self.too_much = False
 
     async def read_until_end(self) -> None:
-        """Read both until the program has ended and nothing more comes."""
+        """Read both until the program has ended and nothing more arrives."""
         await asyncio.gather(self._read(self._process.read, self.out), self._read(self._process.read_errors, self.err))
 
     async def _read(self, read: Callable[[], Awaitable[bytes | None]], into: bytearray) -> None:
@@ -99,7 +99,7 @@ class _Collected:
 
 
 async def _end_program(process: Process, term_grace: float, keep_helper: bool) -> None:
-    """End a program with all it started: SIGTERM first, SIGKILL when it has ended or its grace is over."""
+    """End a program with all it started: SIGTERM first, SIGKILL when it has ended or its grace time is up."""
     try:
         if term_grace > 0:
             process.terminate()
@@ -113,7 +113,7 @@ async def _end_program(process: Process, term_grace: float, keep_helper: bool) -
 def find_program(name: str, cwd: str, environment: Mapping[str, str]) -> str:
     """The file of a program: relative to `cwd` if the name has a slash, else searched on the PATH of `environment`.
 
-    Relative and empty entries of that PATH are passed over.
+    Relative and empty entries of that PATH are skipped.
     """
     if not name or os.path.dirname(name):
         return os.path.join(cwd, name)

@@ -1,14 +1,14 @@
 """The one way to start a process: streamed, killable with everything it started, and never outliving Pigeon.
 
-On Linux a command runs under a reaper of the helper program (`pool`), so killing it takes along what called setsid or
-forked twice, and our own death, even by SIGKILL, ends it. Elsewhere, or where the helper cannot run, it is a direct
-child in a process group of its own (`unsupervised`), which is as far as those systems go. A command gets one pipe for
-both outputs (or one for each), `/dev/null` or given bytes as input, and no other descriptor of ours; or three
-descriptors that are given, for a program that is talked to. Shell commands (`shell/shell`), ripgrep
-(`tools/searching`), extensions and key commands (`run_program`) and tool servers (`mcp/`) all start here.
+On Linux a command runs under a reaper of the helper program (`pool`), so killing it includes processes that called
+setsid or forked twice, and our own death, even by SIGKILL, ends it. Elsewhere, or where the helper cannot run, it is a
+direct child in its own process group (`unsupervised`), which is as far as those systems go. A command gets one pipe for
+both outputs (or one for each), `/dev/null` or given bytes as input, and no other descriptor of ours; or three given
+descriptors, for a program to communicate with. Shell commands (`shell/shell`), ripgrep (`tools/searching`), extensions
+and key commands (`run_program`) and tool servers (`mcp/`) all start here.
 
-Here stands the wall, too, if the agent has one (`sandbox/wall`): what is started becomes what the wall runs in
-its place. Only a call that says `outside` passes by, and a command that cannot be enclosed is not run.
+The wall, if the agent has one (`sandbox/wall`), applies here too: a program is replaced by what the wall runs instead.
+Only a call with `outside` avoids it, and a command that cannot be enclosed is not run.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ WallRecord = BubblewrapWall | LandlockWall
 
 
 class EnclosedProgram(NamedTuple):
-    """What is run instead of a program; the `wall` is what the reaper builds around it."""
+    """The program that is run instead of another; the reaper builds the `wall` around it."""
 
     program: str
     argv: Sequence[str]
@@ -35,21 +35,21 @@ class EnclosedProgram(NamedTuple):
 
 
 class CommandWall(Protocol):
-    """What encloses programs (`sandbox/wall`): `begin_program` and `end_program` are called around each of them."""
+    """Encloses programs (`sandbox/wall`): `begin_program` and `end_program` are called around each of them."""
 
     async def begin_program(
         self, program: str, argv: Sequence[str], cwd: str, environment: Mapping[str, str]
     ) -> EnclosedProgram:
-        """Returns what to run instead; raises `OSError` if there is nothing. `end_program` must follow."""
+        """The program to run instead; raises `OSError` if there is none. `end_program` must follow."""
         ...
 
     def end_program(self) -> None:
-        """A program has ended with all that it started."""
+        """Called when a program has ended with all that it started."""
         ...
 
 
 class Streams(NamedTuple):
-    """The descriptors that a program gets as its input, output and errors."""
+    """The descriptors of a program's input, output and errors."""
 
     stdin: int
     stdout: int
@@ -60,15 +60,16 @@ class Process(Protocol):
     """A running command, supervised by a reaper or started as a child of this process."""
 
     async def read(self, timeout: float | None = None) -> bytes | None:
-        """More output; `b""` when there will be none, `None` when the time is over."""
+        """More output; `b""` at its end, `None` when the time is up."""
         ...
 
     async def read_errors(self) -> bytes | None:
-        """The same for its error output, if that was wanted separately."""
+        """The same for its error output, if that is separate."""
         ...
 
     async def wait(self) -> int:
-        """The exit code, 128 plus the signal's number for a death by signal; `OSError` if it could not be started."""
+        """The exit code, 128 plus the signal's number for a death by signal; raises `OSError` if it could not be
+        started."""
         ...
 
     def terminate(self) -> None:
@@ -76,20 +77,20 @@ class Process(Protocol):
         ...
 
     def kill(self, keep_helper: bool = False) -> None:
-        """Kill it and everything it started; returns at once. The idle helper goes along unless it is kept."""
+        """Kill it and everything it started; returns at once. An idle helper ends too unless it is kept."""
         ...
 
     async def wait_until_gone(self, timeout: float) -> bool:
-        """Wait until nothing of it is left; false if that took too long."""
+        """Wait until nothing of it is left; returns False if that took too long."""
         ...
 
     def close(self) -> None:
-        """No more output is wanted; what still runs in the background goes on."""
+        """Stop reading the output; background processes continue."""
         ...
 
 
 class ProgramLine(NamedTuple):
-    """A program, its arguments, its folder and its variables, and what the reaper builds around it."""
+    """A program, its arguments, its folder and its variables, and the wall around it."""
 
     program: str
     argv: Sequence[str]
@@ -99,7 +100,7 @@ class ProgramLine(NamedTuple):
 
 
 class Channels(NamedTuple):
-    """What a program is connected to, as `ProcessOwner.start` has it."""
+    """The streams of a program, as for `ProcessOwner.start`."""
 
     separate_errors: bool
     stdin: bytes | None
@@ -110,7 +111,7 @@ class Channels(NamedTuple):
 class ProcessOwner:
     """Starts the processes of one agent and holds them until they are gone; `app` makes one for each agent.
 
-    `wall` encloses what it starts; none lets commands do what the user may do.
+    `wall` encloses what it starts; without one, commands may do whatever the user may do.
     """
 
     def __init__(self, wall: CommandWall | None = None) -> None:
@@ -119,7 +120,8 @@ class ProcessOwner:
         self._processes: dict[Process, CommandWall | None] = {}
 
     def enclose(self, wall: CommandWall, sealed: CommandWall) -> None:
-        """Enclose what is started from here on, what sees keys by the second; there is no way back to none."""
+        """Enclose everything that is started from here on, programs that see keys with `sealed`; this cannot be
+        undone."""
         self._wall = wall
         self._sealed_wall = sealed
 
@@ -139,13 +141,13 @@ class ProcessOwner:
     ) -> Process:
         """Run `program` (an absolute path; the first argument unless given) in `cwd` with exactly `environment`.
 
-        `streams` are closed here once the program has them, or if it cannot be started; there is no output to be read
-        then.
+        `streams` are closed here once the program has them, or if it cannot be started; then there is no output to
+        read.
 
-        `folder` is an open descriptor of `cwd`: given, the program starts there even if another folder has taken that
-        path meanwhile, where a reaper starts it without a wall. The caller keeps it open until the process has ended.
-        `outside` leaves out the wall: only for what the host has allowed, or runs itself. `sealed` is for what sees
-        keys: behind its wall nothing can be written that a later command would find.
+        `folder` is an open descriptor of `cwd`: with it, if a reaper starts the program without a wall, the program
+        starts there even if another folder has that path meanwhile. The caller keeps it open until the process has
+        ended. `outside` leaves out the wall: only for programs that the host has allowed, or runs itself. `sealed` is
+        for programs that see keys: behind its wall they can write nothing that a later command would find.
         """
         wall = None if outside else self._sealed_wall if sealed else self._wall
         line = ProgramLine(program or argv[0], argv, cwd, environment, None)
@@ -215,20 +217,21 @@ class ProcessOwner:
         return process
 
     def _on_wall_empty(self, process: Process) -> None:
-        """All that is left of it ends by itself and does nothing: what the wall needed can go."""
+        """The rest of the process ends by itself and does nothing: the wall's resources can be released."""
         wall = self._processes.get(process)
         if wall is not None:
             self._processes[process] = None
             wall.end_program()
 
     def _on_process_gone(self, process: Process, known: bool = True) -> None:
-        """Nothing is left of it; where that is not `known`, what the wall needed stays, for something may still run."""
+        """Nothing is left of the process; if that is not `known`, the wall's resources stay, since something may still
+        run."""
         wall = self._processes.pop(process, None)
         if wall is not None and known:
             wall.end_program()
 
     def warm_up(self) -> None:
-        """Prepare for a first command that is soon to come, so that it need not wait; in a running event loop."""
+        """Prepare for the first command, so that it need not wait; in a running event loop."""
         if sys.platform.startswith("linux"):
             from pigeon.system.process.pool import ensure_current_pool
 
@@ -237,14 +240,14 @@ class ProcessOwner:
             pool.ensure_free_reaper()
 
     def release_when_idle(self) -> None:
-        """Keep nothing for commands that are not soon to come; what runs in the background goes on."""
+        """Keep nothing for future commands; background processes continue."""
         if "pigeon.system.process.pool" in sys.modules:
             from pigeon.system.process.pool import ensure_current_pool
 
             ensure_current_pool().release_when_idle()
 
     async def kill_everything(self, timeout: float = 2.0) -> bool:
-        """Kill every command of this owner and all that was left running in the background; true if nothing is left."""
+        """Kill every command of this owner and all background processes; returns True if nothing is left."""
         deadline = time.monotonic() + timeout
         processes = list(self._processes)
         for process in processes:

@@ -1,4 +1,4 @@
-"""A command under a reaper, as the agent sees it: its output as it comes, its exit code, the end of all it started."""
+"""A command under a reaper, as the agent sees it: its streaming output, its exit code, the end of all it started."""
 
 from __future__ import annotations
 
@@ -35,14 +35,15 @@ def run_record(
     has_input: bool,
     wall: WallRecord | None,
 ) -> StartCommand:
-    """The record for the reaper; `ValueError` for a NUL character, `OSError` for an argument that no system takes."""
+    """The record for the reaper; raises `ValueError` for a NUL character, `OSError` for an argument that no system
+    accepts."""
     words = [to_system_bytes(argument) for argument in argv]
     path, folder = to_system_bytes(program), None if cwd is None else to_system_bytes(cwd)
     if b"\0" in b"".join([*words, path, folder or b""]):
         raise ValueError("a command cannot contain a NUL character")
     if any(len(word) >= LONGEST_ARGUMENT for word in words):
         raise OSError(errno.E2BIG, os.strerror(errno.E2BIG))
-    # Names that cannot be set may still be inherited; programs are not started with them.
+    # Names that cannot be set may still be inherited; programs are started without them.
     variables = {
         to_system_bytes(name): to_system_bytes(value) for name, value in environment.items() if name and "=" not in name
     }
@@ -50,15 +51,15 @@ def run_record(
 
 
 def to_system_bytes(text: str) -> bytes:
-    """Returns text in the file system's encoding, as the kernel expects arguments and paths."""
+    """The text in the file system's encoding, as the kernel expects arguments and paths."""
     return text.encode(_ENCODING, _ERRORS)
 
 
 class OutputPipe:
-    """What a command writes, read as it comes.
+    """The output of a command, read as it arrives.
 
-    We hold both ends of the pipe until the command has ended, so that the end of its output, which is of no use
-    before, does not wake us.
+    We hold both ends of the pipe until the command has ended, so that the end of the output, which is of no use before,
+    does not wake us.
     """
 
     def __init__(self) -> None:
@@ -73,7 +74,7 @@ class OutputPipe:
         self._grace: asyncio.TimerHandle | None = None
 
     async def read(self, timeout: float | None = None) -> bytes | None:
-        """More output; its end is told after the exit, when a silence of `PIPE_GRACE` counts as the end too."""
+        """More output; its end is reported after the exit, when a silence of `PIPE_GRACE` counts as the end too."""
         if self._read_end is None:
             return b""
         waiting: asyncio.Future[bytes | None] = self._loop.create_future()
@@ -95,7 +96,7 @@ class OutputPipe:
                 self._grace = None
 
     def on_command_ended(self) -> None:
-        """Let go of the writing end; from now on the output can end."""
+        """Release the writing end; from now on the output can end."""
         os.close(self.write_end)
         self._ended = True
         waiting = self._waiting
@@ -113,7 +114,7 @@ class OutputPipe:
 
     def _on_readable(self) -> None:
         if self._waiting is None or self._waiting.done() or self._read_end is None:
-            # No read is under way; the pipe holds back what comes now.
+            # No read is under way; the pipe buffers further output.
             self._unwatch()
             return
         try:
@@ -145,8 +146,8 @@ def _resolve(waiting: asyncio.Future[bytes | None], how: bytes | None) -> None:
 class SupervisedProcess:
     """A command that waits for a reaper, runs under one, or has ended.
 
-    `pool` and `reaper` report what becomes of it (`on_reaper_assigned`, `on_ended`, `on_wall_left`, `on_nothing_left`);
-    the rest is `start.Process`.
+    `pool` and `reaper` report its progress (`on_reaper_assigned`, `on_ended`, `on_wall_left`, `on_nothing_left`); the
+    rest is `start.Process`.
     """
 
     def __init__(
@@ -177,7 +178,7 @@ class SupervisedProcess:
 
     @property
     def descriptors(self) -> list[int]:
-        """What the command gets, in the order of `StartCommand`."""
+        """The descriptors for the command, in the order of `StartCommand`."""
         if self._streams is not None:
             given = [self._streams.stdout, self._streams.stderr, self._streams.stdin]
         else:
@@ -186,7 +187,7 @@ class SupervisedProcess:
         return given if self._folder is None else [*given, self._folder]
 
     async def read(self, timeout: float | None = None) -> bytes | None:
-        """More output; `b""` at its end, `None` when the time is over."""
+        """More output; `b""` at its end, `None` when the time is up."""
         return await self._pipes[0].read(timeout) if self._pipes else b""
 
     async def read_errors(self) -> bytes | None:
@@ -201,14 +202,14 @@ class SupervisedProcess:
         return code
 
     def terminate(self) -> None:
-        """Have SIGTERM sent to its process group; a command that still waits for a reaper is never run."""
+        """Send SIGTERM to its process group; a command that still waits for a reaper is never run."""
         if self._reaper is not None:
             self._reaper.terminate()
         else:
             self.kill()
 
     def kill(self, keep_helper: bool = False) -> None:
-        """Have everything killed that is left of it."""
+        """Kill everything that is left of it."""
         self._pool.kill(self, self._reaper, keep_helper)
 
     async def wait_until_gone(self, timeout: float) -> bool:
@@ -219,7 +220,7 @@ class SupervisedProcess:
         return self._gone.is_set()
 
     def close(self) -> None:
-        """No more output is wanted; what runs in the background goes on."""
+        """Stop reading the output; background processes continue."""
         for pipe in self._pipes:
             pipe.close()
 
@@ -227,7 +228,6 @@ class SupervisedProcess:
         self._reaper = reaper
 
     def on_reaper_lost(self) -> None:
-        """The reaper was lost before the command had begun."""
         self._reaper = None
 
     def on_ended(self, code: int, error: OSError | None = None) -> None:
@@ -235,7 +235,7 @@ class SupervisedProcess:
         if self._exit.done():
             return
         self._error = error
-        # A loop that was closed in the middle of a command takes no results any more.
+        # A loop that was closed during a command accepts no results any more.
         self._exit.cancel() if self._loop.is_closed() else self._exit.set_result(code)
         self.release_streams()
         for pipe in self._pipes:
@@ -245,19 +245,20 @@ class SupervisedProcess:
             self._input = None
 
     def release_streams(self) -> None:
-        """The reaper has them, or never will: the program's end must be seen at the other ends."""
+        """Close our copies: the reaper has them, or never will, and the program's end must be noticeable at the other
+        ends."""
         given, self._streams = self._streams, None
         for descriptor in given or ():
             os.close(descriptor)
 
     def on_wall_empty(self) -> None:
-        """Nothing is left of it but the wall that enclosed it."""
+        """Nothing is left of it but the wall around it."""
         self._on_wall_empty(self)
 
     def on_nothing_left(self, known: bool = True) -> None:
         """Nothing is left of it; its reaper serves others from now on, or is gone too.
 
-        Where that is not `known`, the reaper was lost: what is left is being killed and may still run for a moment.
+        If that is not `known`, the reaper was lost: the rest is being killed and may still run for a moment.
         """
         self._reaper = None
         if not self._loop.is_closed():
@@ -266,7 +267,7 @@ class SupervisedProcess:
 
 
 def _open_content(content: bytes) -> int:
-    """A descriptor to read this from, so that no task has to write it while the command runs."""
+    """A descriptor to read this content from, so that no task has to write it while the command runs."""
     descriptor = os.memfd_create("stdin")
     with open(descriptor, "wb", closefd=False) as file:
         file.write(content)

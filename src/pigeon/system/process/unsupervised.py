@@ -28,7 +28,6 @@ async def start_unsupervised(
     stdin: bytes | None,
     streams: Streams | None,
 ) -> UnsupervisedProcess:
-    """Run a command as a child of ours."""
     loop = asyncio.get_running_loop()
     usual = (
         asyncio.subprocess.DEVNULL if stdin is None else asyncio.subprocess.PIPE,
@@ -71,7 +70,7 @@ class _ExitProtocol(asyncio.subprocess.SubprocessStreamProtocol):
 
 
 class UnsupervisedProcess:
-    """A command whose process group can be killed; what left the group is out of reach."""
+    """A command whose process group can be killed; processes that left the group are out of reach."""
 
     def __init__(
         self,

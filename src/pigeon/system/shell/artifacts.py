@@ -14,27 +14,26 @@ Folder = Callable[[], str | None]
 
 
 class DiskLimits(Struct, frozen=True):
-    """The most bytes that outputs take on disk: one of them, and all in one folder."""
+    """The most bytes of outputs on disk: for one of them, and for all in one folder."""
 
     file: int = 256 * 1024 * 1024
     folder: int = 2 * 1024 * 1024 * 1024
 
 
 class FolderUse:
-    """How many bytes the outputs in one folder take."""
+    """The bytes of all outputs in one folder."""
 
     def __init__(self, used: int) -> None:
         self.used = used
 
     def add(self, size: int) -> None:
-        """Count bytes that were written to the folder."""
         self.used += size
 
 
 class Artifact(Struct):
     """An open file that takes an output; a limit or a full disk ends the writing, not the command.
 
-    `size` is what was written. When not everything was, `lost` says why, as a part of a sentence.
+    `size` is the number of bytes written. If not everything was written, `lost` is the reason as a part of a sentence.
     """
 
     id: str
@@ -47,7 +46,6 @@ class Artifact(Struct):
 
     @property
     def is_complete(self) -> bool:
-        """True while everything is in the file."""
         return not self.lost
 
     def write(self, data: bytes | bytearray) -> None:
@@ -68,16 +66,15 @@ class Artifact(Struct):
                 self.lost = "the limit for outputs on disk is reached"
 
     def close(self) -> None:
-        """Nothing more will be written."""
         if self.descriptor >= 0:
             os.close(self.descriptor)
             self.descriptor = -1
 
 
 class Artifacts:
-    """Makes the files. `folder` says where they belong now; if nowhere, in the private folder `temporary`.
+    """Creates the files in the folder that `folder` returns, or, if that is None, in the private folder `temporary`.
 
-    So it is if a link stands in the place of the folder.
+    The private folder is also used if the folder is a link.
     """
 
     def __init__(self, folder: Folder, temporary: str, limits: DiskLimits | None = None) -> None:
@@ -88,7 +85,7 @@ class Artifacts:
         self._temporary: str | None = None
 
     def create(self, tool: str) -> Artifact | None:
-        """A new file `<n>.<tool>.log`, numbered after the highest there is; nothing if the disk refuses."""
+        """A new file `<n>.<tool>.log`, numbered after the highest existing one; None if the disk refuses."""
         with contextlib.suppress(OSError):
             folder = self._ensure_folder()
             number = 1 + max((_number_in_name(name) for name in os.listdir(folder)), default=-1)
@@ -111,7 +108,7 @@ class Artifacts:
 
     def _ensure_folder(self) -> str:
         folder = self._folder()
-        # A session may lie in a project, and a link beside it lead to anywhere.
+        # A session may be in a project, and a link beside it may lead anywhere.
         if folder is not None and not os.path.islink(folder):
             make_private_folder(folder)
             return folder
@@ -134,7 +131,7 @@ def _make_temporary_folder(wanted: str) -> str:
         os.mkdir(wanted, 0o700)
         folder = wanted
     except FileExistsError:
-        # Another agent's, which plays the same recording.
+        # Another agent's, which replays the same recording.
         folder = tempfile.mkdtemp(prefix=f"{os.path.basename(wanted)}-", dir=os.path.dirname(wanted))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder

@@ -1,7 +1,7 @@
 """The output of a command as it streams: its clean end in memory, its counts, and all of it on disk once it is long.
 
-`Cleaner` takes escape sequences and control characters out of the stream; `Capture` counts what is left, keeps its end
-for the model and hands the raw bytes to an artifact. `shell.run_shell` feeds a `Capture` and reads its counts.
+`Cleaner` removes escape sequences and control characters from the stream; `Capture` counts the rest, keeps its end for
+the model and passes the raw bytes to an artifact. `shell.run_shell` feeds a `Capture` and reads its counts.
 """
 
 from __future__ import annotations
@@ -30,14 +30,15 @@ _ODD_CHARACTERS = re.compile(rb"\xc2[\x80-\x9f]|\xef\xbf[\xb9-\xbb]")
 
 
 class Cleaner:
-    """Bytes in, printable UTF-8 out: no escape sequence, no control but tab, newline and carriage return."""
+    """Converts bytes to printable UTF-8: no escape sequence, no control but tab, newline and carriage return."""
 
     def __init__(self) -> None:
         self._cut_character = b""
         self._cut_escape = b""
 
     def feed(self, data: bytes, final: bool = False) -> bytes:
-        """What of the stream can be shown by now; sequences and characters cut by a read wait for their rest."""
+        """The part of the stream that can be shown by now; sequences and characters cut by a read wait for their
+        rest."""
         data = self._replace_invalid(data, final)
         if self._cut_escape:
             data = self._cut_escape + data
@@ -77,16 +78,14 @@ def _remove_odd_bytes(data: bytes) -> bytes:
 
 
 class OutputMask(Protocol):
-    """Takes out of an output what may not be shown or kept; `secrets/redactor` implements it."""
+    """Masks text in an output that may not be shown or kept; `secrets/redactor` implements it."""
 
     @property
     def longest(self) -> int:
-        """The longest text that it looks for."""
+        """The length of the longest text that it masks."""
         ...
 
-    def mask_text(self, text: str) -> str:
-        """Returns the text without what may not be shown."""
-        ...
+    def mask_text(self, text: str) -> str: ...
 
     def stream(self) -> Callable[[bytes, bool], bytes]:
         """The same for bytes that come in pieces: called with each piece, and whether it is the last."""
@@ -106,9 +105,9 @@ class NothingMasked:
 
 
 class Capture:
-    """Keeps no more than a few times the limits in memory, however much passes through.
+    """Keeps at most a few times the limits in memory, however long the output is.
 
-    What is shown is masked after it was cleaned, because removing an escape sequence may join the halves of a key.
+    Text is masked after it was cleaned, because removing an escape sequence may join the halves of a key.
     """
 
     def __init__(
@@ -130,7 +129,7 @@ class Capture:
         self.artifact: Artifact | None = None
 
     def feed(self, raw: bytes, final: bool = False) -> bytes:
-        """Take what was read; the answer is what a live view may show, clean UTF-8 without carriage returns."""
+        """Add bytes; returns what a live view may show, as clean UTF-8 without carriage returns."""
         self._keep_raw(raw)
         data = self._cleaner.feed(raw, final)
         if self._carriage or b"\r" in data:
@@ -140,7 +139,7 @@ class Capture:
         return self._live(data, final)
 
     def finish(self) -> bytes:
-        """The stream is over; the answer is what was still held back."""
+        """End the stream; returns what was still held back."""
         rest = self.feed(b"", final=True)
         if self.visible_tail().is_truncated:
             self._ensure_spilled()
@@ -151,7 +150,7 @@ class Capture:
         return rest
 
     def close(self) -> None:
-        """Give the file back, whatever happened."""
+        """Close the file, whatever happened."""
         if self.artifact is not None:
             self.artifact.close()
 
@@ -165,7 +164,7 @@ class Capture:
         before = self._bytes - len(self._tail) + start
         masked = self._mask.mask_text(text)
         if masked != text and before > 0:
-            # The beginning of the tail may be the rest of a key, which is not recognised.
+            # The beginning of the tail may be the rest of a key, which is not recognized.
             masked = masked[self._mask.longest :]
         return tail_of(masked, self._limits, earlier, before)
 
@@ -176,7 +175,7 @@ class Capture:
 
     @property
     def full_output_path(self) -> str | None:
-        """Where everything is, if it is on disk and whole."""
+        """The path of the output, if it is complete on disk."""
         return self.artifact.path if self.artifact is not None and self.artifact.is_complete else None
 
     @property
@@ -186,7 +185,7 @@ class Capture:
 
     @property
     def storage_note(self) -> str:
-        """What of the output is on disk, as a sentence without its full stop."""
+        """What is on disk of the output, as a sentence without its full stop."""
         if self.artifact is None:
             return "The rest could not be kept"
         if self.artifact.is_complete:
@@ -225,7 +224,7 @@ class Capture:
             del self._tail[:-keep]
 
     def _append_overwriting(self, data: bytes) -> None:
-        """A carriage return begins the line anew, as on a terminal; only the last version of a line is kept."""
+        """A carriage return restarts the line, as on a terminal; only the last version of a line is kept."""
         self._carriage = data.endswith(b"\r")
         data = _LINE_END.sub(b"\n", data.rstrip(b"\r") if self._carriage else data)
         if b"\r" not in data:

@@ -26,35 +26,32 @@ LONGEST_TIMEOUT = 2_147_483.647
 
 
 class Stoppable(Protocol):
-    """What can tell a command to stop."""
+    """Can stop a command."""
 
     @property
-    def cancelled(self) -> bool:
-        """True once the command must stop."""
-        ...
+    def cancelled(self) -> bool: ...
 
     def add_cancel_callback(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Call back once at cancellation; the returned function takes that back."""
+        """Call back once at cancellation; the returned function removes the callback."""
         ...
 
 
 class ShellMissing(OSError):
-    """The command could not be started; the text says why."""
+    """The command could not be started; the text gives the reason."""
 
 
 class Shell(Struct, frozen=True):
-    """Which program runs commands, and what is put on a line before each."""
+    """The program that runs commands, and the text that is put on a line before each."""
 
     path: str = "/bin/bash"
     prefix: str = ""
 
     def argv(self, command: str) -> list[str]:
-        """The program and its arguments."""
         return [self.path, "-c", f"{self.prefix}\n{command}" if self.prefix else command]
 
 
 class ShellResult(Struct, frozen=True):
-    """How a command ended. `exit_code` is absent when it was stopped."""
+    """How a command ended. `exit_code` is absent if it was stopped."""
 
     output: str
     exit_code: int | None
@@ -71,12 +68,12 @@ class ShellResult(Struct, frozen=True):
 
     @property
     def is_truncated(self) -> bool:
-        """True if `output` is not all of it."""
+        """True if `output` is incomplete."""
         return self.shown.is_truncated
 
 
 class Workplace(Struct, frozen=True):
-    """Where the commands of an agent run and with what; the environment is asked for anew each time.
+    """Where and how the commands of an agent run; the environment is requested each time.
 
     `tool` is the one that commands are run with: files with their whole outputs are named after it. `mask` takes keys
     out of what they print. With `at_once` what they print is shown as a whole when they end.
@@ -99,7 +96,7 @@ class Workplace(Struct, frozen=True):
 def find_shell(configured: str | None, home: str, search_path: str, prefix: str = "") -> Shell:
     """The configured shell, where `~` is `home`; else bash, else sh, as the PATH-like `search_path` has them.
 
-    A configured name without a slash is searched there, too. Relative and empty entries are passed over.
+    A configured name without a slash is searched there too. Relative and empty entries are skipped.
     """
     configured = expand_home(configured, home) if configured else None
     if configured and "/" in configured:
@@ -127,7 +124,8 @@ async def run_shell(
 ) -> ShellResult:
     """Run it to its end. `on_output` gets each clean piece of text, `on_progress` is called at most every 100 ms.
 
-    `outside` leaves out the wall of the place, if it has one: only for what the host has allowed, or runs itself.
+    `outside` leaves out the wall of the place, if it has one: only for commands that the host has allowed, or runs
+    itself.
     """
     from pigeon.system.shell.output import Capture
 
@@ -175,7 +173,7 @@ def _missing_shell_error(place: Workplace, error: OSError | ValueError) -> Shell
 
 
 class _Stopping:
-    """Kills the command at cancellation or when its time is over, and remembers which it was."""
+    """Kills the command at cancellation or time-out, and remembers which it was."""
 
     def __init__(self, process: Process, scope: Stoppable | None, timeout: float | None) -> None:
         self._process = process
@@ -205,7 +203,7 @@ async def _pump_output(
     on_progress: Callable[[Capture], Awaitable[None]] | None,
     at_once: bool,
 ) -> None:
-    """Take in what the command prints, and show it: every so often, or `at_once` in the end."""
+    """Read the output of the command, and show it: every so often, or `at_once` at the end."""
     due: float | None = None
     earliest = NEVER if at_once else 0.0
     printed: list[str] = []

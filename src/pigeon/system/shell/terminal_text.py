@@ -1,4 +1,4 @@
-"""What programs write for terminals, as the text that a person would see: for the chat and for exported pages."""
+"""Terminal output of programs as the text that a person would see: for the chat and for exported pages."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _SEQUENCE = re.compile(
 
 
 def remove_sequences(text: str) -> str:
-    """The text alone; an escape character that begins no sequence stays."""
+    """The text without escape sequences; an escape character that begins no sequence stays."""
     return _SEQUENCE.sub("", text) if "\x1b" in text else text
 
 
 def apply_overwrites(text: str) -> str:
-    """What is left of lines that a program wrote over, as progress bars do: of each its last state."""
+    """The last state of each line that a program overwrites, as progress bars do."""
     text = text.replace("\r\n", "\n")
     if "\r" not in text:
         return text

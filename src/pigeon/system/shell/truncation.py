@@ -39,7 +39,7 @@ class Shown(Struct, frozen=True):
         return self.truncated_by is not None
 
     def to_record(self) -> dict[str, object]:
-        """What goes into a result's details; the text itself is in the content and not repeated."""
+        """The fields for a result's details; the text itself is in the content and not repeated."""
         return {
             "truncated": self.is_truncated,
             "truncatedBy": self.truncated_by,
@@ -55,17 +55,17 @@ class Shown(Struct, frozen=True):
 
 
 def count_lines(text: str) -> int:
-    """Real lines: what follows a final newline is not one."""
+    """Real lines: a final newline does not start another."""
     return text.count("\n") + (1 if text and not text.endswith("\n") else 0)
 
 
 def size_of(text: str) -> int:
-    """Length in UTF-8 bytes; a lone surrogate counts as its replacement."""
+    """The length in UTF-8 bytes; a lone surrogate counts as its replacement."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
 def human_size(size: int) -> str:
-    """Returns a number of bytes for people: `512B`, `50.0KB`, `1.2MB`."""
+    """A number of bytes for people: `512B`, `50.0KB`, `1.2MB`."""
     if size < 1024:
         return f"{size}B"
     if size < 1024 * 1024:
@@ -76,7 +76,7 @@ def human_size(size: int) -> str:
 def head_of(
     text: str, limits: OutputLimits = LIMITS, total_lines: int | None = None, total_bytes: int | None = None
 ) -> Shown:
-    """The start of a text. The totals are given when `text` is itself only the start of something longer."""
+    """The start of a text. The totals are given if `text` is itself only the start of something longer."""
     lines = count_lines(text) if total_lines is None else total_lines
     size = size_of(text) if total_bytes is None else total_bytes
     if lines <= limits.lines and size <= limits.bytes:
@@ -96,7 +96,7 @@ def head_of(
 
 
 def tail_of(text: str, limits: OutputLimits = LIMITS, earlier_lines: int = 0, earlier_bytes: int = 0) -> Shown:
-    """The end of a text, before which there were `earlier_lines` newlines and `earlier_bytes` bytes."""
+    """The end of a text that follows `earlier_lines` newlines and `earlier_bytes` bytes."""
     lines = count_lines(text) + earlier_lines
     size = size_of(text) + earlier_bytes
     if lines <= limits.lines and size <= limits.bytes:

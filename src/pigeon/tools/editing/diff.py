@@ -1,4 +1,4 @@
-"""Two texts compared line by line: a listing for people, and a unified patch for programs."""
+"""Line-by-line comparison of two texts: a listing for people, and a unified patch for programs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LONGEST_PATCH = 1_000_000
 
 
 class Difference(Struct, frozen=True):
-    """What the details of an edit show."""
+    """The difference for the details of an edit."""
 
     listing: str
     patch: str | None
@@ -24,7 +24,7 @@ class Difference(Struct, frozen=True):
 
 
 def compare_texts(old: str, new: str, path: str, known: Sequence[Change] = ()) -> Difference:
-    """Compare; lines end at newlines only. A listing that is too long is cut, a patch that is too long left out.
+    """Compare; lines end at newlines only. A listing that is too long is cut, a patch that is too long is omitted.
 
     `known` are stretches of lines outside of which nothing differs.
     """
@@ -91,8 +91,8 @@ def _patch_pieces(old: list[str], new: list[str], changes: list[Change], path: s
 def hunks_of(
     old: list[str], new: list[str], changes: list[Change], old_first: int = 0, new_first: int = 0
 ) -> Iterator[str]:
-    """The hunks of a unified diff, in pieces. The lists are lines with their ends, which may be a part of a file from
-    the places `old_first` and `new_first` on, counted from 0."""
+    """The hunks of a unified diff, in pieces. The lists hold lines with their ends, perhaps only parts of files that
+    begin at the lines `old_first` and `new_first`, counted from 0."""
     for group in _hunks(changes):
         begin = max(0, group[0].old_start - CONTEXT)
         end = min(len(old), group[-1].old_end + CONTEXT)
@@ -135,7 +135,7 @@ def _split_lines(text: str) -> list[str]:
 
 
 def _shorten_line(line: str, other: str = "") -> str:
-    """A line without its end; of a very long one the part where it begins to differ from the other."""
+    """A line without its end; for a very long one the part where it begins to differ from the other."""
     text = line.removesuffix("\n")
     if len(text) <= LONGEST_LINE:
         return text

@@ -1,6 +1,6 @@
 """Where the old text of an edit is: exactly, or up to the differences that models make when they copy text.
 
-All positions are positions in the original text, so whatever an edit does not name keeps its bytes.
+All positions refer to the original text, so everything outside the edits keeps its bytes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _CLUSTER = re.compile(
 
 
 class Span(Struct, frozen=True):
-    """A stretch of the original text; `before` and `after` are the halves of a character that the match cut."""
+    """A stretch of the original text; `before` and `after` are the halves of characters that the match cut."""
 
     start: int
     end: int
@@ -39,7 +39,7 @@ class Span(Struct, frozen=True):
 
 
 class Text:
-    """A text as edits see it: with plain newlines, and with every position traceable to the original."""
+    """A text for matching: with plain newlines, and with every position traceable to the original."""
 
     def __init__(self, original: str) -> None:
         self.original = original
@@ -50,28 +50,27 @@ class Text:
 
     def original_position(self, plain: int) -> int:
         """The original position of a position in `plain`."""
-        # A pair at plain position p is two characters: everything behind p is shifted by one more.
+        # A pair at plain position p is two characters: everything after p is shifted by one more.
         return plain + bisect_right(self._shifted, plain - 1) if self._pairs else plain
 
     def find_exact(self, old: str) -> list[int]:
-        """Where `old` stands in `plain`; overlapping places count."""
+        """The positions of `old` in `plain`; overlapping ones count."""
         return find_occurrences(self.plain, old)
 
     def find_fuzzy(self, old: str) -> tuple[list[int], str]:
-        """Where `old` stands in the look-alike form, and what `old` is in it."""
+        """The positions of `old` in the look-alike form, and the look-alike form of `old`."""
         simplified = to_look_alike(old)
         if not simplified.strip() or len(self.plain) > FUZZY_AT_MOST:
             return [], simplified
         text = self._ensure_fuzzy().text
         places = find_occurrences(text, simplified)
         if old[-1:].isspace() and not simplified[-1:].isspace():
-            # The space at its end was left out of the comparison, but a word must still end there.
+            # A space at its end was left out of the comparison, but a word must still end there.
             ends = ((at, at + len(simplified)) for at in places)
             places = [at for at, end in ends if not text[end : end + 1].strip()]
         return places, simplified
 
     def exact_span(self, start: int, end: int) -> Span:
-        """A stretch of `plain` in the original."""
         return Span(self.original_position(start), self.original_position(end))
 
     def fuzzy_span(self, start: int, end: int) -> Span:
@@ -84,7 +83,7 @@ class Text:
         return Span(self.original_position(first), self.original_position(last), before, after)
 
     def with_blanks(self, span: Span) -> Span:
-        """The stretch with the blanks that end its last line: the look-alike form has none, so they are part of it."""
+        """The stretch with trailing blanks of its last line: the look-alike form has none, so they are part of it."""
         blanks = None if span.after else _LAST_BLANKS.match(self.original, span.end)
         return Span(span.start, blanks.end(), span.before) if blanks else span
 
@@ -95,7 +94,7 @@ class Text:
 
 
 class _Fuzzy:
-    """The look-alike form, in pieces that know where they come from."""
+    """The look-alike form, in pieces with known origins."""
 
     def __init__(self, plain: str) -> None:
         parts: list[str] = []
@@ -120,7 +119,7 @@ class _Fuzzy:
         self.text = "".join(parts)[:-1]
 
     def start_of_match(self, position: int) -> tuple[int, str]:
-        """Where a match begins, and what of a character stands before it."""
+        """The start of a match, and the part of a character before it."""
         index = bisect_right(self._at, position) - 1
         offset = position - self._at[index]
         begin, end = self._from[index]
@@ -129,7 +128,7 @@ class _Fuzzy:
         return begin, self.text[self._at[index] : position]
 
     def end_of_match(self, position: int) -> tuple[int, str]:
-        """Where a match ends, and what of a character stands after it."""
+        """The end of a match, and the part of a character after it."""
         index = bisect_right(self._at, position - 1) - 1
         offset = position - self._at[index]
         begin, end = self._from[index]
@@ -159,7 +158,7 @@ def _simplify_cluster(cluster: str) -> str:
 
 
 def to_look_alike(text: str) -> str:
-    """The form in which texts are compared when they are not equal."""
+    """The form in which texts are compared if they are not equal."""
     return "\n".join("".join(piece for piece, _, _ in _pieces(line)) for line in text.split("\n"))
 
 
@@ -179,7 +178,7 @@ def find_occurrences(text: str, wanted: str, at_most: int = MOST_OCCURRENCES) ->
 
 
 def shared_lines(old: str, new: str) -> tuple[int, int]:
-    """How many characters of whole lines both texts have in common at their start and at their end."""
+    """The number of characters in whole lines that both texts share at their start and at their end."""
     start = old.rfind("\n", 0, shared_start(old, new)) + 1
     rest_old, rest_new = old[start:], new[start:]
     end = _count_shared(rest_old, rest_new, lambda a, b, n: n == 0 or a[-n:] == b[-n:])
@@ -190,7 +189,7 @@ def shared_lines(old: str, new: str) -> tuple[int, int]:
 
 
 def shared_start(first: str, second: str) -> int:
-    """How many characters both texts have in common at their start."""
+    """The number of characters that both texts share at their start."""
     return _count_shared(first, second, lambda a, b, n: a[:n] == b[:n])
 
 

@@ -1,7 +1,7 @@
-"""What a call would change in a file, shown to a person before the call is allowed.
+"""The change that a call would make to a file, shown to a person before the call is allowed.
 
-Computed from the file that the call holds, in a thread, with a limit on what is read, compared and shown; where the
-limit is passed, or the change cannot be made, the text says so instead. `write` and `edit` use it.
+Computed in a thread from the file that the call holds, with limits on reading, comparing and showing; beyond a limit,
+or if the change is impossible, the text is a note about that. `write` and `edit` use it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _TOO_LARGE = f"[too large to show: more than {LARGEST >> 20} MB; look at the arg
 
 
 async def preview_changes(subject: Subject, given: bytes, compare: Callable[[bytes], Difference]) -> str | None:
-    """The listing of `compare(old)`, or a note in brackets; `given` is what the call brings, for its size."""
+    """The listing of `compare(old)`, or a note in brackets; `given` is the call's new text, for its size."""
     if not isinstance(subject, PathSubject):
         return None
     if len(given) > LARGEST:

@@ -1,4 +1,4 @@
-"""A file after its edits: the bytes that no edit names stay as they are, whatever encoding or line ends they have."""
+"""A file after its edits: bytes outside the edits stay as they are, whatever encoding or line ends they have."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class _Replacement(Struct, frozen=True):
 
 
 def edit_content(data: bytes, edits: list[dict[str, Any]], path: str) -> tuple[bytes, Difference]:
-    """The bytes after all edits, and how they differ; bytes that no edit names are the same, valid UTF-8 or not."""
+    """The bytes after all edits, and the difference; bytes outside the edits stay the same, valid UTF-8 or not."""
     whole = data.decode("utf-8", "surrogateescape")
     mark = _BOM if whole.startswith(_BOM) else ""
     text = Text(whole[len(mark) :])
@@ -63,7 +63,7 @@ def _apply_replacements(original: str, found: list[_Replacement]) -> str:
     for replacement in found:
         parts.append(original[at : replacement.span.start])
         before = next((part for part in reversed(parts) if part), "")
-        # Behind a lone carriage return a new line feed alone would be the second half of one line end.
+        # After a lone carriage return, a new line feed would become the second half of one line end.
         joins = before.endswith("\r") and replacement.text.startswith("\n")
         parts.append(f"\r{replacement.text}" if joins else replacement.text)
         at = replacement.span.end
@@ -71,7 +71,7 @@ def _apply_replacements(original: str, found: list[_Replacement]) -> str:
 
 
 def _touched_lines(original: str, result: str, found: list[_Replacement]) -> list[Change]:
-    """The lines that edits touch, before and after; none if lone carriage returns make it unsure what a line is."""
+    """The lines that edits touch, before and after; empty if lone carriage returns make lines ambiguous."""
     if original.count("\r") != original.count("\r\n"):
         return []
     old_lines, new_lines = count_lines(original), count_lines(result)
@@ -93,7 +93,7 @@ def _touched_lines(original: str, result: str, found: list[_Replacement]) -> lis
 
 
 class _Finder:
-    """Finds the one place of each edit, or says why there is none."""
+    """Finds the one place of each edit, or raises the reason why there is none."""
 
     def __init__(self, text: Text, path: str, count: int) -> None:
         self._text = text
@@ -101,7 +101,7 @@ class _Finder:
         self._several = count > 1
 
     def find_replacement(self, index: int, old: str, new: str) -> _Replacement:
-        """Where the edit goes and what it puts there."""
+        """The place of the edit and its replacement."""
         old, new = normalize_newlines(_drop_half_surrogates(old)), normalize_newlines(_drop_half_surrogates(new))
         what = f"edits[{index}].oldText" if self._several else "oldText"
         if not old:
@@ -134,9 +134,9 @@ class _Finder:
         return _Replacement(match, span, text if ending == "\n" else text.replace("\n", ending), index)
 
     def _line_end(self, match: Span) -> str:
-        """How lines end there: within the match, else behind it, else anywhere in the file.
+        """The line end in use there: within the match, else after it, else anywhere in the file.
 
-        A lone carriage return ends lines only where nothing else does; elsewhere it is part of some program's output.
+        A lone carriage return only ends lines if nothing else does; otherwise it is part of some program's output.
         """
         original = self._text.original
         if "\r" not in original:
@@ -169,7 +169,7 @@ def _last_line(text: str) -> str:
 
 
 def _drop_half_surrogates(text: str) -> str:
-    """Text without half surrogate pairs, which no file can hold."""
+    """A text without lone surrogates, which no file can hold."""
     return encode_text(text).decode()
 
 

@@ -1,1 +1,1 @@
-"""Images that models accept: recognised by their first bytes, resized, converted."""
+"""Images that models accept: recognized by their first bytes, resized, converted."""

@@ -1,8 +1,8 @@
 """Images decoded without risk to the agent: small ones here, all others in a process with a limit on its memory.
 
-A file of a few kilobytes can decode to gigabytes, and a decoder in C that meets a hostile file may do anything. So
-everything but a small image of a common type is decoded by a short-lived process (`main`), one at a time for each
-agent; an abort kills it. `read` and the images of messages (`prompt_images.py`) decode here and nowhere else.
+A file of a few kilobytes can decode to gigabytes, and a decoder in C may do anything with a hostile file. So everything
+but a small image of a common type is decoded by a short-lived process (`main`), one at a time for each agent; an abort
+kills it. `read` and the images of messages (`prompt_images.py`) decode here and nowhere else.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 SMALL_PIXELS = 4_200_000
 MOST_MEMORY = 1 << 30
 SECONDS = 30.0
-# The decoding process gets the folder of our package by its environment, and nothing else of our path.
+# The decoding process gets the folder of our package through its environment, and nothing else of our path.
 _PACKAGES = os.path.normpath(os.path.join(__file__, *[os.pardir] * 4))
 _SIMPLE = ("image/png", "image/jpeg", "image/gif")
 
@@ -31,12 +31,12 @@ class ImageFitter(Protocol):
     """Makes an image fit for a model."""
 
     async def fit_image(self, data: bytes, mime: str, profile: Profile | None) -> Fitted:
-        """The image within the profile, as `resizing.fit_image` makes it."""
+        """The image within the profile, as from `resizing.fit_image`."""
         ...
 
 
 class GuardedFitter:
-    """Decodes one image at a time; what is not small is decoded by a process of `owner`."""
+    """Decodes one image at a time; larger ones in a process of `owner`."""
 
     def __init__(self, owner: ProcessOwner, most_memory: int = MOST_MEMORY, seconds: float = SECONDS) -> None:
         self._owner = owner
@@ -52,7 +52,7 @@ class GuardedFitter:
             if _is_small(data, mime):
                 try:
                     return await asyncio.to_thread(fit_image, data, mime, profile, SMALL_PIXELS)
-                except SizeExceeded:  # a frame may be larger than the header says
+                except SizeExceeded:  # a frame may be larger than the header states
                     pass
             return await self._fit_in_process(data, mime, profile)
 
@@ -78,7 +78,8 @@ class GuardedFitter:
 
 
 def _is_small(data: bytes, mime: str) -> bool:
-    """True if the header promises an image that may be decoded here: few pixels, and a decoder that keeps to them."""
+    """True if the header promises an image that may be decoded here: few pixels, and a decoder that respects the
+    limit."""
     from pigeon.tools.images.header import header_of
 
     header = header_of(data)
@@ -105,7 +106,7 @@ def _omit_image(mime: str, reason: str) -> Fitted:
 
 
 def main() -> None:
-    """The process: an order and an image on stdin, what came of it on stdout."""
+    """Run as the decoding process: a request and an image on stdin, the result on stdout."""
     import resource
 
     from pigeon.tools.images.resizing import Profile, fit_image

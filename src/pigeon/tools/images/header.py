@@ -1,4 +1,4 @@
-"""What the first bytes of an image tell: its true type and its size, without decoding anything."""
+"""The true type and the size of an image by its first bytes, without decoding anything."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Header(Struct, frozen=True):
 
 
 def header_of(head: bytes) -> Header | None:
-    """The header of anything that is known to be an image, also of what models do not take; else nothing."""
+    """The header of any known image type, even one that models do not accept; None for other data."""
     if head.startswith(b"\x89PNG\r\n\x1a\n"):
         return Header("image/png", _read_png_size(head))
     if head.startswith(b"\xff\xd8\xff") and head[3:4] != b"\xf7":
@@ -45,7 +45,7 @@ def _read_png_size(head: bytes) -> tuple[int, int] | None:
 
 
 def _read_jpeg_size(head: bytes) -> tuple[int, int] | None:
-    """The size is in the first frame segment, behind any number of others, each of which says how long it is."""
+    """The size is in the first frame segment, after any number of others, each with its length."""
     at = 2
     while at + 9 <= len(head) and head[at] == 0xFF:
         kind = head[at + 1]

@@ -1,7 +1,7 @@
-"""Images of messages, made acceptable to models. `session/context/images.py` asks for that before a message is sent.
+"""Images of messages, converted for models. `session/context/images.py` uses this before a message is sent.
 
 The first bytes decide. An ordinary image is not touched and nothing is loaded for it; one that is too large, or of a
-type that models do not take, is made anew as `read` does it.
+type that models do not accept, is converted as by `read`.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ NOT_AN_IMAGE = "[Image omitted: the data is not a readable image.]"
 
 
 class PromptImages:
-    """Makes images sendable; `fitter` decodes them, `resize` is asked anew for each."""
+    """Converts images for sending; `fitter` decodes them, `resize` is called for each."""
 
     def __init__(self, fitter: ImageFitter, resize: Callable[[], bool] = lambda: True) -> None:
         self._fitter = fitter
         self._resize = resize
 
     def prepare_quickly(self, image: ImageContent) -> PreparedImage | None:
-        """The answer, if the first bytes are enough for one; none if the image has to be decoded."""
+        """The result if the first bytes are enough, or None if the image has to be decoded."""
         from pigeon.tools.images.header import header_of
         from pigeon.tools.images.resizing import SENT_AS_IS
 
         try:
             head = binascii.a2b_base64(image.data[:HEAD_CHARS])
-        except ValueError:  # perhaps only because the cut was not where four characters end
+        except ValueError:  # perhaps only because the cut was not at a multiple of four characters
             return None
         header = header_of(head)
         if header is None:
@@ -54,7 +54,7 @@ class PromptImages:
         return PreparedImage(_with_type(image, header.mime)) if _is_whole(image.data, header.mime) else None
 
     async def fit_image(self, image: ImageContent) -> PreparedImage:
-        """The answer for every image; decoding may take seconds."""
+        """The result for any image; decoding may take seconds."""
         from pigeon.tools.images.header import header_of
 
         try:
@@ -78,7 +78,7 @@ class PromptImages:
 
 
 def _is_whole(data: str, mime: str) -> bool:
-    """True if the last bytes are those of a complete image; false where only decoding can tell."""
+    """True if the last bytes are those of a complete image; False if only decoding can tell."""
     end = _ENDS.get(mime)
     if end is None:
         return True
@@ -91,5 +91,5 @@ def _is_whole(data: str, mime: str) -> bool:
 
 
 def _with_type(image: ImageContent, mime: str) -> ImageContent:
-    """Models refuse an image that is not of the type it is said to be."""
+    """The image with its true type: models refuse an image whose declared type is wrong."""
     return image if image.mime_type == mime else ImageContent(data=image.data, mime_type=mime)

@@ -1,4 +1,4 @@
-"""Images within the limits of models: recognised by their first bytes, scaled and encoded anew by Pillow if needed."""
+"""Images within the limits of models: recognized by their first bytes, scaled and re-encoded by Pillow if needed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LYING = (5, 6, 7, 8)
 
 
 class Profile(Struct, frozen=True):
-    """What a model takes: sides in pixels, and bytes once it is base64."""
+    """The limits of a model: sides in pixels, and bytes as base64."""
 
     width: int = 2000
     height: int = 2000
@@ -36,19 +36,18 @@ class SizeExceeded(Exception):
 
 
 class Fitted(Struct, frozen=True):
-    """An image that can be sent, and what to tell the model about it; no data if there is no way to send it."""
+    """An image that can be sent, with a note for the model; no data if it cannot be sent."""
 
     data: bytes | None
     mime: str
     hints: tuple[str, ...] = ()
 
     def to_base64(self) -> str:
-        """The form that content blocks hold."""
         return base64.b64encode(self.data or b"").decode("ascii")
 
 
 def image_type(head: bytes) -> str | None:
-    """The mime type that the first bytes of a file tell; nothing if they are no still image that models take."""
+    """The MIME type by the first bytes of a file; None if it is not a still image that models accept."""
     header = header_of(head)
     if header is None or header.mime not in (*SENT_AS_IS, "image/bmp"):
         return None
@@ -57,7 +56,7 @@ def image_type(head: bytes) -> str | None:
 
 
 def fit_image(data: bytes, mime: str, profile: Profile | None = None, most_pixels: int | None = None) -> Fitted:
-    """The image within the profile: the same bytes if they fit, else scaled and encoded anew. No profile: any size.
+    """The image within the profile: the same bytes if they fit, else scaled and re-encoded. No profile: any size.
 
     Raises `SizeExceeded` if it has more than `most_pixels`, before any of them is decoded.
     """
@@ -98,10 +97,10 @@ def _decode_and_fit(data: bytes, mime: str, profile: Profile | None, most_pixels
         )
         if small and mime in SENT_AS_IS:
             if width * height <= MOST_PIXELS:
-                image.load()  # a provider refuses one that is cut off, and with it every request after
+                image.load()  # a provider refuses an incomplete one, and every request after it
             return Fitted(data, mime)
         if profile is not None:
-            image.draft(None, (profile.width, profile.height))  # a JPEG need not be unpacked in full
+            image.draft(None, (profile.width, profile.height))  # a JPEG need not be decoded at full size
         if image.width * image.height > MOST_PIXELS:
             return Fitted(None, mime, (f"[Image omitted: {width}x{height} pixels are too many.]",))
         original = (height, width) if image.getexif().get(_ORIENTATION, 1) in _LYING else (width, height)

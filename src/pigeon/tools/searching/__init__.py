@@ -1,1 +1,1 @@
-"""How `grep` and `find` search: ripgrep, its output, and what it does not list."""
+"""How `grep` and `find` search: ripgrep, its output, and the paths that it does not list."""

@@ -1,4 +1,4 @@
-"""The matches that ripgrep prints, taken from its output as it comes, until there are enough."""
+"""The matches of ripgrep, read from its output as it arrives, until there are enough."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 from msgspec import Struct, field
 
-# Ripgrep tells about binary files between its records, in a line that has no NUL behind the path.
+# Ripgrep reports binary files between its records, in a line that has no NUL after the path.
 _REMARK = re.compile(rb"([^\0]*?): (?:WARNING: stopped searching b|b)inary file [^\0\n]*byte around offset \d+\)\n")
 
 
 class Hits(Struct):
-    """Takes records `path NUL number :|- text` of files that are wanted, until the limits are reached."""
+    """Reads records `path NUL number :|- text` of selected files until the limits are reached."""
 
     limit: int
     width: int
@@ -29,7 +29,7 @@ class Hits(Struct):
     _skipped: bool = False
 
     def consume_until_full(self, buffer: bytearray) -> bool:
-        """Removes every complete record from the buffer; returns True once there is enough."""
+        """Remove every complete record from the buffer; returns True once there is enough."""
         while True:
             nul = buffer.find(0)
             newline = buffer.find(b"\n")

@@ -1,7 +1,7 @@
-"""The search engine behind grep and find: ripgrep from PATH or from its wheel, time-boxed and stoppable.
+"""The search engine behind grep and find: ripgrep from PATH or from its wheel, with a time limit, and stoppable.
 
-`find` also wants what a list of files does not show: links, special files, and directories that lead to no file.
-`Ripgrep.find_unlisted` walks the directories for these and leaves out what ripgrep would.
+`find` also needs what a list of files does not contain: links, special files, and directories without files.
+`Ripgrep.find_unlisted` walks the directories for these and omits what ripgrep would.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _PASSED_ON = ("HOME", "XDG_CONFIG_HOME", "LANG", "LC_ALL", "SYSTEMROOT")
 
 
 class SearchEnd(Struct, frozen=True):
-    """How a search ended: by itself, because there was enough, or because its time was over."""
+    """How a search ended: by itself, because there was enough, or because its time was up."""
 
     code: int
     complaint: str
@@ -43,7 +43,8 @@ class SearchEnd(Struct, frozen=True):
 
 
 class Ripgrep:
-    """The program, looked for when it is first needed. It sees little of the environment, which is asked for anew."""
+    """The program, searched when it is first needed. It gets a small part of the environment, which is read again each
+    time."""
 
     def __init__(self, processes: ProcessOwner, environment: Callable[[], Mapping[str, str]], home: str) -> None:
         self._processes = processes
@@ -61,7 +62,7 @@ class Ripgrep:
     ) -> SearchEnd:
         """Run a search in a folder, or in that of a file.
 
-        `consume` takes what it understands off the buffer and answers true when it has enough.
+        `consume` removes complete records from the buffer and returns True when it has enough.
         """
         from pigeon.system.ignore_files import is_in_repository
 
@@ -70,7 +71,7 @@ class Ripgrep:
         program = self.find_program()
         passed_on = {name: variables[name] for name in _PASSED_ON if name in variables}
         passed_on["PATH"] = absolute_entries(variables.get("PATH"))
-        # In a repository the rules of the folders around it do not count; outside, every folder's rules do.
+        # In a repository the rules of outer folders do not apply; outside, every folder's rules do.
         cwd = folder.place if folder.is_folder else os.path.dirname(folder.place)
         rules = () if is_in_repository(cwd) else ("--no-require-git",)
         argv = [program, *_COMMON, *rules, *arguments]
@@ -95,7 +96,7 @@ class Ripgrep:
     def find_unlisted(
         self, held: HeldPath, folders: set[str], matches: Callable[[str], bool], stopped: Callable[[], bool]
     ) -> Iterator[tuple[str, bool]]:
-        """Paths below a folder that match, are not ignored and are no regular files; each with whether it is a folder.
+        """Paths below a folder that match, are not ignored and are not regular files; each with whether it is a folder.
 
         `folders` are the directories that lead to listed files, so no rule ignores them. Links are not followed.
         """
@@ -124,7 +125,7 @@ class Ripgrep:
                         yield path, is_folder
 
     def find_program(self) -> str:
-        """Its path: on PATH, beside our interpreter, or where the wheel put it; never downloaded."""
+        """The path of ripgrep: on PATH, beside our interpreter, or in the wheel; never downloaded."""
         if self._found is None or not os.path.exists(self._found):
             self._found = next(filter(_is_program, _candidates(self._environment().get("PATH"))), None)
         if self._found is None:
@@ -157,7 +158,7 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
 
 
 def _is_program(path: str) -> bool:
-    """A relative path would mean another program in each folder."""
+    """True for an absolute path of a program: a relative one would mean another program in each folder."""
     return os.path.isabs(path) and os.path.isfile(path) and os.access(path, os.X_OK)
 
 

@@ -1,11 +1,11 @@
 """Every command a host may send: its arguments, its lane, its scope and the shape of its answer, declared once.
 
-Lanes say what a command may wait for; `rpc/lanes.py` runs them. `control` never waits, not even for a host that stopped
-reading. `session` commands run one after the other in order of arrival, so `set_model` then `prompt` cannot race.
-`beside` commands start in order and finish whenever they finish. `wire/codec.py` makes commands of lines by `BY_NAME`,
-and `rpc/router.py` finds the handler by the class.
+Lanes define what a command may wait for; `rpc/lanes.py` runs them. `control` never waits, not even for a host that
+stopped reading. `session` commands run one after the other in order of arrival, so `set_model` then `prompt` cannot
+race. `beside` commands start in order and finish whenever they finish. `wire/codec.py` makes commands of lines by
+`BY_NAME`, and `rpc/router.py` finds the handler by the class.
 
-The modules beside this one have them by subject; everything is imported from here.
+The modules of this package hold them by subject; everything is imported from here.
 """
 
 # ruff: noqa: F403

@@ -18,10 +18,10 @@ Effect = Literal["reads", "sets", "acts"]
 class Command(Record, tag_field="type", kw_only=True):
     """A request from the host. `id` may be any JSON value and is echoed in the response.
 
-    `about` is what its handler works on: the session, or the talk with the host itself. `answer` is the type of the
-    `data` of its response: None where that has no data, `NoReturn` for a command that is always refused; `shown` is
-    what some dialects have in its place. A `silent` command has no response unless it is refused. In a command a null
-    counts as absent, but for the fields in `nullable`.
+    `about` is what its handler works on: the session, or the connection to the host. `answer` is the type of the `data`
+    of its response: None where that has no data, `NoReturn` for a command that is always refused; `shown` is what some
+    dialects have in its place. A `silent` command has no response unless it is refused. In a command null counts as
+    absent, except for the fields in `nullable`.
 
     `required_scope` is the least that a client of a served conversation needs to send it; every command declares its
     own. By its `effect` a client knows whether to send it again when a connection was lost before the answer. The

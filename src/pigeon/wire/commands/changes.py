@@ -1,4 +1,4 @@
-"""The command that puts together what tools have changed in files, and its answer."""
+"""The command that combines the changes of tools to files, and its answer."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from pigeon.wire.steering import Limits
 QueueMode = Literal["all", "one-at-a-time"]
 InterruptMode = Literal["immediate", "wait"]
 StreamingBehavior = Literal["steer", "followUp"]
-# Any value is read, because `limits_of` refuses what does not fit, and names that are not known.
+# Any value is accepted here, because `limits_of` refuses invalid values and unknown names.
 LimitsGiven = Annotated[Json | Absent, Intended(Limits | Absent)]
 
 

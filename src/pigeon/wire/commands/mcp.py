@@ -1,5 +1,5 @@
 """Commands about tool servers, which are programs and services that offer tools by the Model Context Protocol (MCP),
-and what hosts see of them."""
+and their state for hosts."""
 
 from __future__ import annotations
 

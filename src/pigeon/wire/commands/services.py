@@ -1,4 +1,4 @@
-"""Commands about what the host does for tools in the place of the disk and the shell, with their answer."""
+"""Commands about the host's services for tools in place of the disk and the shell, with their answer."""
 
 from __future__ import annotations
 

@@ -52,9 +52,9 @@ def entrance(tokens: Tokens, *names: str, behind_proxy: bool = False, clock: Clo
     return Entrance(tokens, names, ServeCounts(), WrongTokens(clock or Clock()), behind_proxy)
 
 
-def status_of(door: Entrance, asked: HTTPConnection) -> int:
+def status_of(checker: Entrance, asked: HTTPConnection) -> int:
     try:
-        door.admit(asked, "read")
+        checker.admit(asked, "read")
     except HttpRefusal as refusal:
         return refusal.status
     return 200
@@ -64,50 +64,50 @@ RIGHT = {"Authorization": f"Bearer {SECRET}"}
 
 
 def test_the_address_of_the_socket_itself_is_ours_and_no_other_address(tokens: Tokens) -> None:
-    door = entrance(tokens, "example.org")
+    checker = entrance(tokens, "example.org")
     hosts = {"10.0.0.1:7463": 200, "10.0.0.1": 403, "10.0.0.2:7463": 403, "example.org": 200, "example.org:99": 200}
     for host, status in hosts.items():
-        assert status_of(door, request({"Host": host, **RIGHT})) == status
-    assert status_of(door, request({"Host": "example.org.evil:99", **RIGHT})) == 403
+        assert status_of(checker, request({"Host": host, **RIGHT})) == status
+    assert status_of(checker, request({"Host": "example.org.evil:99", **RIGHT})) == 403
 
 
 def test_a_proxy_says_what_it_was_asked_for_and_only_its_own_word_counts(tokens: Tokens) -> None:
-    door = entrance(tokens, "example.org", behind_proxy=True)
+    checker = entrance(tokens, "example.org", behind_proxy=True)
     said = {"Host": "127.0.0.1:7463", "X-Forwarded-Host": "example.org", "X-Forwarded-Proto": "https", **RIGHT}
-    assert status_of(door, request({**said, "Origin": "https://example.org"})) == 200
-    assert status_of(door, request({**said, "Origin": "http://example.org"})) == 403
-    assert status_of(door, request({**said, "X-Forwarded-Host": "evil.example, example.org"})) == 200
-    assert status_of(door, request({**said, "X-Forwarded-Host": "example.org, evil.example"})) == 403
-    assert door.peer(request({**said, "X-Forwarded-For": "1.1.1.1, 2.2.2.2"})) == "2.2.2.2"
-    assert door.scheme(request(said)) == "https"
+    assert status_of(checker, request({**said, "Origin": "https://example.org"})) == 200
+    assert status_of(checker, request({**said, "Origin": "http://example.org"})) == 403
+    assert status_of(checker, request({**said, "X-Forwarded-Host": "evil.example, example.org"})) == 200
+    assert status_of(checker, request({**said, "X-Forwarded-Host": "example.org, evil.example"})) == 403
+    assert checker.peer(request({**said, "X-Forwarded-For": "1.1.1.1, 2.2.2.2"})) == "2.2.2.2"
+    assert checker.scheme(request(said)) == "https"
     alone = entrance(tokens, "example.org")
     assert alone.peer(request({**said, "X-Forwarded-For": "1.1.1.1"}, peer="3.3.3.3")) == "3.3.3.3"
 
 
 def test_wrong_tokens_are_counted_by_peer_and_forgotten(tokens: Tokens, clock: Clock) -> None:
-    door = entrance(tokens, "h", clock=clock)
+    checker = entrance(tokens, "h", clock=clock)
     wrong = {"Host": "h", "Authorization": "Bearer wrong"}
-    assert [status_of(door, request(wrong)) for _ in range(MOST_WRONG)] == [401] * MOST_WRONG
-    assert status_of(door, request(wrong)) == 429
-    assert status_of(door, request({"Host": "h", **RIGHT})) == 200
-    assert status_of(door, request(wrong, peer="10.9.9.9")) == 401
+    assert [status_of(checker, request(wrong)) for _ in range(MOST_WRONG)] == [401] * MOST_WRONG
+    assert status_of(checker, request(wrong)) == 429
+    assert status_of(checker, request({"Host": "h", **RIGHT})) == 200
+    assert status_of(checker, request(wrong, peer="10.9.9.9")) == 401
     clock.now += WRONG_SECONDS
-    assert status_of(door, request(wrong)) == 401
+    assert status_of(checker, request(wrong)) == 401
 
 
 def test_all_addresses_of_an_ipv6_network_are_one_peer(tokens: Tokens) -> None:
-    door = entrance(tokens)
-    assert door.peer(request({}, peer="2001:db8::1")) == door.peer(request({}, peer="2001:db8::ffff:1"))
-    assert door.peer(request({}, peer="2001:db8::1")) != door.peer(request({}, peer="2001:db8:1::1"))
-    assert door.peer(request({}, peer="::ffff:1.2.3.4")) != door.peer(request({}, peer="::ffff:1.2.3.5"))
+    checker = entrance(tokens)
+    assert checker.peer(request({}, peer="2001:db8::1")) == checker.peer(request({}, peer="2001:db8::ffff:1"))
+    assert checker.peer(request({}, peer="2001:db8::1")) != checker.peer(request({}, peer="2001:db8:1::1"))
+    assert checker.peer(request({}, peer="::ffff:1.2.3.4")) != checker.peer(request({}, peer="::ffff:1.2.3.5"))
 
 
 @given(value=st.text(st.characters(max_codepoint=255, exclude_categories=("Cc",)), max_size=60))
 def test_no_other_text_is_a_token(tmp_path_factory: pytest.TempPathFactory, value: str) -> None:
     tokens = tokens_of(tmp_path_factory.getbasetemp(), f"{SECRET}\n", Clock())
-    door = entrance(tokens, "h")
-    assert status_of(door, request({"Host": "h", "Authorization": f"Bearer {value}"})) == 401
-    assert status_of(door, request({"Host": "h", "Cookie": f"pigeon_token={value}"})) in (401, 403)
+    checker = entrance(tokens, "h")
+    assert status_of(checker, request({"Host": "h", "Authorization": f"Bearer {value}"})) == 401
+    assert status_of(checker, request({"Host": "h", "Cookie": f"pigeon_token={value}"})) in (401, 403)
 
 
 def test_a_cookie_holds_for_its_time_and_only_as_long_as_its_token(

@@ -15,7 +15,8 @@ NO_KEY = (
 
 
 class AuthMethod(Struct, frozen=True):
-    """One way; if it has `args`, the editor opens a terminal and adds these arguments to the agent's command."""
+    """One way to set up a key; if it has `args`, the editor opens a terminal and adds these arguments to the agent's
+    command."""
 
     id: str
     name: str
@@ -24,7 +25,7 @@ class AuthMethod(Struct, frozen=True):
 
 
 def auth_methods(in_terminal: bool) -> list[AuthMethod]:
-    """The ways there are for this client."""
+    """The ways that this client supports."""
     methods = [
         AuthMethod(
             KEY_METHOD,

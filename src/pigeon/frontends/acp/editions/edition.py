@@ -51,14 +51,12 @@ class CommandView(Struct, frozen=True):
 
 
 class PlanTask(Struct, frozen=True):
-    """A task of the plan as it is sent to the editor."""
-
     content: str
     status: Literal["pending", "in_progress", "completed", "cancelled"]
 
 
 class SessionStart(Struct, frozen=True):
-    """What the client is told about an opened session."""
+    """What the client gets when a session is opened."""
 
     options: Sequence[ConfigOption]
     commands: Sequence[CommandView]
@@ -111,8 +109,7 @@ class Edition(ABC):
         return self.client.elicitation is not None and self.client.elicitation.form is not None
 
     @abstractmethod
-    def host_services(self) -> SetHostServices:
-        """What the client does for tools."""
+    def host_services(self) -> SetHostServices: ...
 
     @property
     def _can_set_up_in_terminal(self) -> bool:
@@ -123,22 +120,19 @@ class Edition(ABC):
     # Answers
 
     @abstractmethod
-    def initialization_result(self, version: str) -> dict[str, Json]:
-        """Returns the result of the method `initialize`."""
+    def initialization_result(self, version: str) -> dict[str, Json]: ...
 
     @abstractmethod
-    def session_result(self, start: SessionStart) -> dict[str, Json]:
-        """The result of opening a session."""
+    def session_result(self, start: SessionStart) -> dict[str, Json]: ...
 
     @abstractmethod
-    def option_records(self, options: Sequence[ConfigOption]) -> list[Json]:
-        """Returns the options of a session as this version writes them."""
+    def option_records(self, options: Sequence[ConfigOption]) -> list[Json]: ...
 
     @abstractmethod
     def permission_params(self, view: ToolView, title: str, options: list[Json]) -> dict[str, Json]:
-        """The params of a question about permission, without the id of the session."""
+        """The params of `session/request_permission`, without the session id."""
 
-    # Updates: each method returns the updates that the version has for something, which may be none.
+    # Updates: each method returns what this version sends for an occasion, which may be nothing.
 
     @abstractmethod
     def chunk_updates(self, speaker: Speaker, message_id: str, block: dict[str, Json]) -> list[Update]:
@@ -146,11 +140,11 @@ class Edition(ABC):
 
     @abstractmethod
     def user_message_updates(self, message_id: str, blocks: list[dict[str, Json]]) -> list[Update]:
-        """A message of the user is now part of the conversation."""
+        """The updates for a message of the user that has become part of the conversation."""
 
     @abstractmethod
     def tool_call_updates(self, view: ToolView) -> list[Update]:
-        """A tool call begins or has changed."""
+        """The updates for a tool call that begins or has changed."""
 
     @abstractmethod
     def command_output_updates(
@@ -160,7 +154,7 @@ class Edition(ABC):
 
     @abstractmethod
     def command_end_updates(self, call_id: str, code: int | None) -> list[Update]:
-        """A command that was shown has ended."""
+        """The updates for the end of a command that was shown."""
 
     @abstractmethod
     def plan_updates(self, tasks: Sequence[PlanTask]) -> list[Update]:
@@ -176,27 +170,25 @@ class Edition(ABC):
 
     @abstractmethod
     def idle_updates(self, end: PromptEnd | None) -> list[Update]:
-        """The session waits for a prompt; `end` says how the last one ended."""
+        """The updates when the session waits for a prompt; `end` is how the last one ended."""
 
     @abstractmethod
     def notice_updates(self, severity: str, title: str) -> list[Update]:
-        """Something that a person may want to know."""
+        """The updates for a notice to the person."""
 
     @abstractmethod
     def compaction_updates(self, id: str, status: str, summary: str | None, error: str | None) -> list[Update]:
-        """The history is being summarized, or was."""
+        """The updates while the history is being summarized, and when that has ended."""
 
-    # The same in both
+    # The same in both versions
 
     def command_updates(self, commands: Sequence[CommandView]) -> list[Update]:
-        """The slash commands there are."""
         return [
             make_update("available_commands_update", availableCommands=[self._command_record(one) for one in commands])
         ]
 
     @abstractmethod
-    def _command_record(self, command: CommandView) -> dict[str, Json]:
-        """Returns one slash command as this version writes it."""
+    def _command_record(self, command: CommandView) -> dict[str, Json]: ...
 
     def info_updates(self, title: str | None, updated: str | None = None) -> list[Update]:
         return [
@@ -208,7 +200,7 @@ class Edition(ABC):
         ]
 
     def usage_updates(self, used: int, size: int, cost: float) -> list[Update]:
-        """How full the context is, and what the session has cost."""
+        """The updates about how full the context is, and what the session has cost."""
         return [make_update("usage_update", used=used, size=size, cost={"amount": cost, "currency": "USD"})]
 
 

@@ -1,6 +1,6 @@
 """What an editor shows of a tool call: title, kind, locations and content, derived from the call and its outcome.
 
-A view is the same for both versions of the protocol; `Edition` says how each writes it.
+A view is the same for both versions of the protocol; `Edition` writes it for each.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class BlockPiece(Struct, frozen=True):
 
 
 class DiffPiece(Struct, frozen=True):
-    """A file before and after; `old` is none for a new file, `patch` is a unified diff where there is one."""
+    """A file before and after; `old` is None for a new file, `patch` is a unified diff where there is one."""
 
     path: str
     old: str | None
@@ -71,7 +71,6 @@ class ToolView(Struct, frozen=True, kw_only=True):
 
 
 def facts_of(name: str) -> ToolFacts:
-    """The facts of a tool; the catalogue is imported for the first call, after `initialize` was answered."""
     from pigeon.tools import catalog
 
     return catalog.facts_of(name)
@@ -130,7 +129,6 @@ def outcome_pieces(name: str, outcome: ToolOutcome, is_error: bool) -> list[Tool
 
 
 def parse_command_end(outcome: ToolOutcome, is_error: bool) -> tuple[str, int | None]:
-    """The output of a command and its exit code, from the last line of its outcome; none if it was stopped."""
     text = text_of(outcome.content)
     if not is_error:
         return text, 0
@@ -139,7 +137,7 @@ def parse_command_end(outcome: ToolOutcome, is_error: bool) -> tuple[str, int | 
 
 
 def raw_output_of(name: str, outcome: ToolOutcome) -> Json:
-    """The outcome as data, for tools that Pigeon does not know; none for its own, whose content is shown."""
+    """The outcome as data, for tools that Pigeon does not know; None for its own tools, whose content is shown."""
     if facts_of(name).kind != "other" or isinstance(outcome.details, Absent):
         return None
     return outcome.details
@@ -157,12 +155,11 @@ def content_block(block: UserBlock) -> dict[str, Json]:
 
 
 def text_of_block(block: Any) -> str:
-    """The text of a block that has one."""
     return block.text if isinstance(block, TextContent) else ""
 
 
 def fence_text(text: str, language: str = "") -> str:
-    """Text in a code fence, so that editors do not take it for markdown."""
+    """Text in a code fence, so that editors do not render it as markdown."""
     fence = "```"
     while fence in text:
         fence += "`"

@@ -95,7 +95,6 @@ class EditionOne(Edition):
         }
 
     def option_records(self, options: Sequence[ConfigOption]) -> list[Json]:
-        """The id of an option is its `id`."""
         return [option_members(option, "id") for option in options]
 
     def permission_params(self, view: ToolView, title: str, options: list[Json]) -> dict[str, Json]:

@@ -72,7 +72,6 @@ class EditionTwo(Edition):
         }
 
     def option_records(self, options: Sequence[ConfigOption]) -> list[Json]:
-        """The id of an option is its `configId`."""
         return [option_members(option, "configId") for option in options]
 
     def permission_params(self, view: ToolView, title: str, options: list[Json]) -> dict[str, Json]:
@@ -125,7 +124,7 @@ class EditionTwo(Edition):
         return updates
 
     def command_end_updates(self, call_id: str, code: int | None) -> list[Update]:
-        """A terminal that has ended says so itself."""
+        """The terminal update itself reports the end."""
         status: dict[str, Json] = {} if code is None else {"exitCode": code}
         return [{**make_update("terminal_update", terminalId=call_id, exitStatus=status), "capabilities": None}]
 
@@ -141,7 +140,7 @@ class EditionTwo(Edition):
         return [make_update("state_update", state=state)]
 
     def idle_updates(self, end: PromptEnd | None) -> list[Update]:
-        """With the reason, if something ended."""
+        """With the stop reason, if a prompt has ended."""
         if end is None:
             return [make_update("state_update", state="idle")]
         usage = usage_member(end.usage)

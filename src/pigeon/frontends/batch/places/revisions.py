@@ -30,7 +30,7 @@ LookupWatch = Callable[[int, int], None]
 
 
 class _Asked(Struct):
-    """A requested revision, the places of its tasks, and the commit that was found."""
+    """A requested revision with the places of its tasks, and the commit once found."""
 
     places: list[str] = field(default_factory=list)
     count: int = 0
@@ -94,7 +94,7 @@ class Revisions:
     async def resolve_commits(self, watch: LookupWatch = lambda _found, _total: None) -> list[MissingRevision]:
         """Find all commits; returns the revisions that were not found.
 
-        `watch` is told every second how many of how many have been looked up.
+        `watch` is called every second with the numbers of finished and of all look-ups.
         """
         turns = asyncio.Semaphore(AT_ONCE)
         ended = 0
@@ -153,7 +153,7 @@ class Revisions:
             raise WorkspaceError(f"{_faulty_field(revision)}: {error}") from None
 
     async def _ask_server(self, git: str, revision: str | None) -> str | None:
-        """The commit of a ref, as the server says; none if it has no such ref."""
+        """The commit of a ref on the server, or None if there is no such ref."""
         host, called = host_of(git), f'"workspace.git": {hide_credentials(git)}'
         if host in self._silent:
             raise WorkspaceError(f"{called}: {host} does not answer. Try again when it does")

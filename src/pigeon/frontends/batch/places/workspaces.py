@@ -56,12 +56,12 @@ class GitTookTooLong(WorkspaceError):
 
 
 def git_variables(environment: Environment, agent_dir: str) -> dict[str, str]:
-    """The variables for git, which is not looked for where commands of an agent could have put another one."""
+    """Variables for git. Git itself is looked up only where no agent's command could have put another one."""
     return {**environment.variables, "PATH": programs_path(agent_dir, environment.variables.get("PATH"))}
 
 
 class Git:
-    """Runs git, without questions and in one language."""
+    """Runs git without prompts and with English output."""
 
     def __init__(self, owner: ProcessOwner, variables: Mapping[str, str]) -> None:
         self._owner = owner
@@ -96,13 +96,13 @@ class Git:
 def _reason(stderr: bytes) -> str:
     lines = [line for line in stderr.decode("utf-8", "replace").splitlines() if line.strip()]
     fatal = [line.partition(": ")[2] for line in lines if line.startswith(("fatal: ", "error: "))]
-    # The message of the server or transport comes first; git's own message after it says little.
+    # The message of the server or transport comes first; git's own message after it adds little.
     told = [line for line in lines if line.startswith(("ssh: ", "remote: ", "ERROR: ")) or "denied" in line]
     return " ".join([*told, *fatal] or lines[-3:])[:LONGEST_REASON] or "it failed without a message"
 
 
 class Workspaces:
-    """Makes workspaces; `cache` is the folder of mirrors, `batch` the batch that they are made for."""
+    """Creates workspaces; `cache` is the folder of mirrors, `batch` the id of the batch."""
 
     def __init__(self, cache: str, batch: str, owner: ProcessOwner, variables: Mapping[str, str]) -> None:
         self._cache = cache
@@ -130,7 +130,7 @@ class Workspaces:
         return commit
 
     async def make_patch(self, workspace: str, commit: str, owner: ProcessOwner) -> str:
-        """What was changed in a checkout since its commit, new files included, as a patch.
+        """The changes in a checkout since its commit, including new files, as a patch.
 
         Files left by a command can make git run programs, so git runs with the agent's `owner`, in its sandbox.
         """
@@ -160,7 +160,6 @@ class Workspaces:
             return await self._resolve_commit(mirror, git, revision)
 
     async def resolve_local_commit(self, folder: str, git: str, revision: str | None) -> str:
-        """Returns the commit of a revision in a local repository."""
         return await self._resolve_commit(folder, git, revision)
 
     def _mirror_path(self, git: str) -> str:
@@ -228,7 +227,6 @@ class Workspaces:
 
 
 def _read_known_commit(path: str) -> str | None:
-    """The commit that was looked up before."""
     with suppress(FileNotFoundError), open(path, encoding="ascii") as file:
         return file.read()
     return None
@@ -239,13 +237,13 @@ def _exists(path: str) -> bool:
 
 
 def is_whole_hash(revision: str | None) -> TypeGuard[str]:
-    """Whether it is a full commit hash, which cannot move."""
+    """Whether it is a full commit hash, which never moves."""
     return revision is not None and len(revision) in (40, 64) and not set(revision) - set("0123456789abcdef")
 
 
 @asynccontextmanager
 async def _file_lock(path: str) -> AsyncIterator[None]:
-    """Hold a lock against other processes of this machine; it ends with the process."""
+    """Hold a lock against other processes of this machine; the lock ends with the process."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         while True:

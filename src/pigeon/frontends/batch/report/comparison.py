@@ -57,7 +57,7 @@ class Compared(Struct, kw_only=True):
     costs: list[tuple[float, float]] = field(default_factory=list)
 
     def add(self, one: TaskResult, other: TaskResult) -> None:
-        """Add a task that both batches have, with its two results."""
+        """Add a task that both batches have, with both results."""
         self.pairs += 1
         was, now = one.status == "done", other.status == "done"
         self.both += was and now
@@ -73,7 +73,6 @@ class Compared(Struct, kw_only=True):
 
     @property
     def success_change(self) -> Estimate:
-        """The difference in success rates."""
         better, worse = len(self.better), len(self.worse)
         return paired_difference(self.both, better, worse, self.pairs - self.both - better - worse)
 
@@ -90,7 +89,7 @@ def _without_texts(one: TaskResult) -> TaskResult:
 
 
 def compare_results(first: Iterator[TaskResult], find: Callable[[str], TaskResult | None], second: int) -> Compared:
-    """Pair the results of two batches; `find` returns the second one's result for an id, `second` is its size."""
+    """Pair the results of two batches; `find` returns the second batch's result for an id, `second` is its size."""
     found = Compared()
     for one in first:
         other = find(one.id)
@@ -103,7 +102,7 @@ def compare_results(first: Iterator[TaskResult], find: Callable[[str], TaskResul
 
 
 def render_comparison(batches: tuple[BatchView, BatchView], folders: tuple[str, str], found: Compared) -> Iterator[str]:
-    """The page, in pieces; `folders` are the ways from it to the folders of the batches."""
+    """The page, in pieces; `folders` are the relative paths from it to the folders of the batches."""
     parts = PageParts()
     names = _names(*batches)
     alone = [
@@ -137,7 +136,7 @@ def render_comparison(batches: tuple[BatchView, BatchView], folders: tuple[str, 
 
 
 def _names(first: BatchView, second: BatchView) -> tuple[str, str]:
-    """The names of the batches; if they are equal, numbers are added."""
+    """The names of the batches, numbered if they are equal."""
     one, other = first.title or "first", second.title or "second"
     return (f"{one} (1)", f"{other} (2)") if one == other else (one, other)
 
@@ -178,7 +177,7 @@ def _success_by_group(
 
 
 def _relative_change(found: Compared, name: str) -> Estimate | None:
-    """The relative change of a measure; none if it was zero before."""
+    """The relative change of a measure; or None if it was zero before."""
     before, change = found.means(name)[0], found.changes[name].estimate
     if not before:
         return None

@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from pigeon.frontends.batch.records import TaskResult
 from pigeon.frontends.batch.report.statistics import Estimate, Sample, success_rate
 
-# What is measured of a task, as people call it, with its unit.
+# A measure of a task, with its label and unit.
 Measure = Callable[[TaskResult], float]
 MEASURES: dict[str, tuple[Measure, str]] = {
     "cost": (lambda one: one.cost, "US dollars"),
@@ -22,7 +22,7 @@ MEASURES: dict[str, tuple[Measure, str]] = {
 NO_GROUP = "(no group)"
 NO_MODEL = "(no model)"
 MOST_GROUPS = 200
-# As many as a plot has room for.
+# The most rows that fit in a plot.
 MOST_ROWS = 12
 
 
@@ -44,7 +44,6 @@ class GroupFigures(Struct):
 
     @property
     def success(self) -> Estimate:
-        """The share of tasks that are done."""
         return success_rate(self.done, self.count)
 
 
@@ -71,7 +70,7 @@ class BatchFigures(Struct):
 
 
 def _ensure_group(groups: dict[str, GroupFigures], name: str) -> GroupFigures:
-    """Returns the group of this name, added if missing; beyond a limit of groups, one for all others."""
+    """The group of this name, added if missing; beyond a limit, one group for all others."""
     if name not in groups and len(groups) >= MOST_GROUPS:
         name = "(others)"
     return groups.setdefault(name, GroupFigures())
@@ -83,5 +82,5 @@ def largest_groups(groups: Mapping[str, GroupFigures]) -> list[str]:
 
 
 def title_of_largest(title: str, groups: Mapping[str, GroupFigures]) -> str:
-    """The title of a plot of groups; it says so if some are left out."""
+    """The title of a plot of groups; which mentions if some are left out."""
     return f"{title} (the {MOST_ROWS} largest of {len(groups)})" if len(groups) > MOST_ROWS else title

@@ -92,7 +92,7 @@ BOXES = (
 
 
 class BatchView(Struct, frozen=True, kw_only=True):
-    """A batch as a page shows it: its name, its figures, and the cost of unfinished attempts."""
+    """A batch for a page: its name, its figures, and the cost of unfinished attempts."""
 
     title: str
     began: int
@@ -102,7 +102,7 @@ class BatchView(Struct, frozen=True, kw_only=True):
 
 
 class PageParts:
-    """The pieces of a page, and the sheet that fits them; plots are left out where they cannot be drawn."""
+    """The pieces of a page, and their style sheet; plots are left out where they cannot be drawn."""
 
     def __init__(self) -> None:
         try:
@@ -191,7 +191,7 @@ def _make_plots(plotter: Plotter, figures: BatchFigures) -> Iterator[Plot]:
 
 
 def plots_html(title: str, plots: Sequence[Plot], how: str) -> str:
-    """Plots next to each other, each with a description; `how` explains how to read them."""
+    """Plots side by side, each with a description; `how` explains how to read them."""
     shown = "".join(
         f"<figure><figcaption>{escape_html(one.title)}</figcaption>{_legend_html(one.keys)}"
         f'<div role="img" aria-label="{escape_html(one.title)}. {escape_html(one.words)}">{one.svg}</div></figure>\n'
@@ -201,7 +201,7 @@ def plots_html(title: str, plots: Sequence[Plot], how: str) -> str:
 
 
 def _legend_html(names: Sequence[str]) -> str:
-    """The legend, if there is more than one colour."""
+    """The legend, or nothing for a single colour."""
     keys = "".join(f"<li class=key{number}>{escape_html(name)}</li>" for number, name in enumerate(names, 1))
     return f"<ul class=keys>{keys}</ul>" if keys else ""
 
@@ -293,12 +293,11 @@ def why_html(one: TaskResult) -> str:
 
 
 def status_html(one: TaskResult) -> str:
-    """How a task ended, as a coloured word."""
     return f'<span class="status {one.status}">{one.status}</span>'
 
 
 def session_link(one: TaskResult, word: str, before: str = "") -> str:
-    """A link to the page of a task's conversation; `before` is the path to the folder of its batch."""
+    """A link to the page of a task's conversation; `before` is the path to the batch folder."""
     if one.session is None:
         return escape_html(word)
     return f'<a href="{escape_html(before)}{escape_html(one.folder)}/session.html">{escape_html(word)}</a>'

@@ -35,7 +35,7 @@ _ID = re.compile(r'(\bid="|url\(#|href="#)')
 
 
 class Plot(Struct, frozen=True):
-    """A plot: what it is called, what it shows in words, its SVG, and what its colours are, in their order."""
+    """A plot: its title, a description in words, its SVG, and the names of its colours in order."""
 
     title: str
     words: str
@@ -57,7 +57,6 @@ class Plotter:
 
     @property
     def rules(self) -> str:
-        """The style rules of all plots so far."""
         return "\n".join(f".{name} {{ {rule} }}" for rule, name in self._classes.items())
 
     def plot_success(self, title: str, groups: Mapping[str, GroupFigures]) -> Plot:
@@ -86,7 +85,7 @@ class Plotter:
         most: float | None,
     ) -> Plot:
         names = list(dict.fromkeys(name for rows in batches.values() for name, _ in rows))
-        # The page shows none higher than wide: it would shrink its letters.
+        # The page shows no plot higher than wide, because its letters would shrink.
         height = min(WIDTH, 0.75 + 0.34 * len(names) * max(1, len(batches)) ** 0.7)
         figure, axes = self._make_figure(WIDTH, height)
         for number, rows in enumerate(batches.values()):
@@ -143,7 +142,6 @@ class Plotter:
         return self._to_plot(figure, title, words)
 
     def plot_counts(self, title: str, label: str, counted: Mapping[str, float]) -> Plot:
-        """How often each thing happened."""
         shown = sorted(counted.items(), key=lambda item: -item[1])[:MOST_ROWS]
         words = "; ".join(f"{name}: {count:,.0f}" for name, count in shown)
         figure, axes = self._make_figure(5.4, 0.75 + 0.3 * len(shown))
@@ -154,7 +152,7 @@ class Plotter:
         return self._to_plot(figure, title, words)
 
     def plot_pairs(self, title: str, unit: str, names: tuple[str, str], pairs: Sequence[tuple[float, float]]) -> Plot:
-        """Each task as a point: how much in one batch, how much in the other."""
+        """Each task as a point: the first batch on one axis, the second on the other."""
         figure, axes = self._make_figure(5.4, 4.4)
         most = max((max(pair) for pair in pairs), default=1.0) * 1.05 or 1.0
         axes.plot([0, most], [0, most], color=DIM, linewidth=1)
@@ -188,7 +186,7 @@ class Plotter:
         self._count += 1
         written = io.StringIO()
         settings = {"svg.fonttype": "none", "svg.hashsalt": "pigeon"}
-        # Words are drawn by the browser, with its fonts: what those of matplotlib lack is no matter.
+        # The browser draws the text with its own fonts, so glyphs that matplotlib lacks do not matter.
         with self._matplotlib.rc_context(settings), warnings.catch_warnings(), self._silenced_logging():
             warnings.simplefilter("ignore")
             figure.savefig(written, format="svg", metadata={"Date": None})
@@ -224,7 +222,7 @@ class Plotter:
 
 
 def _shorten_label(name: str) -> str:
-    """A label that fits: of a long one its last part, or its end. `$` would begin a formula."""
+    """A label that fits: the last part or the end of a long one. `$` would begin a formula."""
     name = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in name)
     last = name.rpartition("/")[2] if len(name) > LONGEST_LABEL else name
     text = last if len(last) <= LONGEST_LABEL else f"…{last[-LONGEST_LABEL + 1 :]}"

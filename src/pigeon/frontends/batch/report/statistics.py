@@ -1,6 +1,6 @@
 """Figures with their uncertainty: rates by Wilson's interval, means by Student's, pairs by their differences.
 
-All intervals are 95 %. Nothing is imported for them: they are a few lines each.
+All intervals are 95 %. They are computed here in a few lines each, without a library.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Sample(Struct):
     squares: float = 0.0
 
     def add(self, value: float) -> None:
-        """One more; by Welford's method, which loses nothing for large values."""
+        """Add a value by Welford's method, which loses no precision for large values."""
         self.count += 1
         self.total += value
         before = value - self.mean
@@ -79,7 +79,7 @@ def paired_difference(both: int, better: int, worse: int, neither: int) -> Estim
     """How much higher the second success rate is than the first, over the same tasks.
 
     `better` succeeded only the second time, `worse` only the first. The interval is Newcombe's for pairs (his method
-    10): it joins the intervals of Wilson, so that it has a width also where no task flipped.
+    10): it joins the intervals of Wilson, so that it has a width even if no task flipped.
     """
     count = both + better + worse + neither
     if not count:
@@ -101,7 +101,7 @@ def paired_difference(both: int, better: int, worse: int, neither: int) -> Estim
 
 
 def median(values: Sequence[float]) -> float:
-    """The value in the middle; 0 of none."""
+    """The value in the middle, or 0 for no values."""
     if not values:
         return 0.0
     ordered = sorted(values)

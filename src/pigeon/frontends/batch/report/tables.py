@@ -16,7 +16,7 @@ from pigeon.wire import codec
 CSV_FILE = "results.csv"
 PARQUET_FILE = "results.parquet"
 AT_ONCE = 1000
-# Spreadsheet programs take text that begins like this for a formula.
+# Spreadsheet programs evaluate text that begins like this as a formula.
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 # Each column with its type in Parquet.
 COLUMNS: dict[str, tuple[str, Callable[[TaskResult], Any]]] = {

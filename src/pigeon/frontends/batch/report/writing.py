@@ -25,7 +25,7 @@ COMPARISON_FILE = "comparison.html"
 
 
 def write_report(folder: BatchFolder) -> list[str]:
-    """Write all files of a report; returns what is missing in it, and why."""
+    """Write all files of a report; returns what could not be written, and why."""
     missing = []
     write_csv(folder.path, results_of(folder))
     try:

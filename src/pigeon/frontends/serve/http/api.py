@@ -57,7 +57,7 @@ class ServedSessions(Record, kw_only=True):
 
 
 class SessionDetails(ServedNow, kw_only=True):
-    """One conversation: `seq` is the number of its last event; everything that is open began after event `openSeq`.
+    """One conversation: `seq` is the number of its last event; all open work began after event `openSeq`.
 
     `askedAgo` says how many seconds each open question has been waiting, by its id, where that is known. `queue` has
     the queued messages of the last `queue_update`.
@@ -129,7 +129,7 @@ class Operation(Struct, frozen=True, kw_only=True):
     media: str = JSON_TYPE
     parameters: tuple[Parameter, ...] = ()
     body: Any = None
-    # Further successful answers, and failures that only this operation has.
+    # Further successful statuses, and failures that only this operation has.
     also: tuple[int, ...] = ()
 
 

@@ -36,7 +36,8 @@ from pigeon.wire.base import Json
 from pigeon.wire.errors import BadRecord, PigeonError, Refusal, StartupError
 
 MOST_BODY = 64 * 1024
-# Header of the answer to a WebSocket: its events begin after this number, which a client needs to reconnect.
+# Header of the response that accepts a WebSocket: its events begin after this number, which a client needs to
+# reconnect.
 SEQ_HEADER = b"pigeon-seq"
 PIECE = 256 * 1024
 CHECK_SECONDS = 2.0
@@ -48,7 +49,7 @@ ENDS = {
     "revoked": (NOT_ADMITTED, "The token was revoked"),
     "deleted": (NOT_FOUND, "The session was deleted"),
 }
-# The HTTP status of failures; all others are a bad request.
+# The HTTP status of failures; any other is a bad request.
 STATUSES: dict[type[Exception], int] = {
     UnknownConversation: 404,
     FolderMissing: 404,
@@ -96,7 +97,7 @@ class ServeApplication:
         self.asgi.router.redirect_slashes = False
 
     async def disconnect_revoked(self) -> None:
-        """Disconnect clients soon after their tokens were revoked; runs until it is cancelled."""
+        """Disconnect clients soon after their tokens were revoked; runs until cancelled."""
         while True:
             await asyncio.sleep(CHECK_SECONDS)
             for client, token in list(self._clients.items()):
@@ -155,7 +156,7 @@ class ServeApplication:
     # The page and the operations
 
     async def _serve_page(self, request: Request) -> Response:
-        """Serve the page; a browser without a token is shown how to get a link."""
+        """Serve the page; a browser without a token gets instructions for a link instead."""
         try:
             return self._answer_page_request(request)
         except HttpRefusal as refusal:
@@ -314,7 +315,7 @@ class ServeApplication:
         try:
             await socket.accept(headers=[(SEQ_HEADER, str(client.start).encode())])
         except OSError:
-            # It has gone while its conversation woke.
+            # The client has gone while its conversation woke.
             client.close()
             return
         self._clients[client] = token
@@ -328,7 +329,7 @@ class ServeApplication:
             self._log.info("client_left", session=session, why=client.end_reason)
 
     async def _relay_both_ways(self, socket: WebSocket, client: ClientSession) -> None:
-        """Relay both ways until the client has gone or is disconnected; then nothing more from it is accepted."""
+        """Relay both ways until the client has gone or is disconnected; then accept nothing more from it."""
         ways = [
             asyncio.ensure_future(self._receive_commands(socket, client)),
             asyncio.ensure_future(self._send_events(socket, client)),
@@ -448,5 +449,5 @@ async def _answer_unknown_route(request: Request, error: Exception) -> Response:
 
 
 async def _answer_disconnected(request: Request, error: Exception) -> Response:
-    """Answer a client that disconnected in the middle of its request; it will not read this."""
+    """Answer a client that disconnected during its request, for the log and the counters; nobody reads it."""
     return Response(status_code=400)

@@ -87,7 +87,7 @@ def _add_headers(send: Send) -> Send:
 
 
 def _find_fault(scope: Scope) -> tuple[int, str] | None:
-    """Why a request is refused before the application sees it: a status and a reason."""
+    """Returns the status and reason with which a request is refused before the application sees it, or None."""
     if scope["http_version"] not in ("1.0", "1.1"):
         return 505, "This server speaks HTTP/1.1"
     length = sum(len(name) + len(value) + 4 for name, value in scope["headers"])

@@ -66,13 +66,12 @@ class PeerConnection:
         self._connections.remove(self)
 
     def refuse(self, status: int, text: str) -> None:
-        """Answer input that is not a valid request, and close."""
         if not self.transport.is_closing():
             self.transport.write(_encode_answer(status, text))
         self.end()
 
     def end(self) -> None:
-        """Close it, by force if the peer does not read what is left."""
+        """Close it, by force if the peer does not read the rest."""
         if not self.transport.is_closing():
             self.transport.close()
             asyncio.get_running_loop().call_later(ABORT_SECONDS, self.transport.abort)
@@ -82,7 +81,7 @@ class Connections:
     """All connections of one server."""
 
     def __init__(self, limits: ConnectionLimits, counts: ServeCounts, by_peer: bool = True) -> None:
-        """`by_peer` is false behind a proxy, which is then the peer of every connection."""
+        """`by_peer` is false behind a proxy, which would count as the peer of every connection."""
         self.limits = limits
         self._counts = counts
         self._by_peer = by_peer
@@ -92,12 +91,10 @@ class Connections:
 
     @property
     def known_count(self) -> int:
-        """How many connections have had a valid token."""
         return len(self._known)
 
     @property
     def unknown_count(self) -> int:
-        """How many connections have had no valid token yet."""
         return len(self._unknown)
 
     def add(self, transport: asyncio.Transport) -> PeerConnection:
@@ -115,7 +112,7 @@ class Connections:
         return connection
 
     def make_known(self, connection: PeerConnection) -> None:
-        """Count it among the known ones; raises `HttpRefusal`."""
+        """Raises `HttpRefusal`."""
         if len(self._known) >= self.limits.known:
             self._counts.count_refusal("connections")
             raise HttpRefusal(503, "connections", "There are too many connections. Try again later", RETRY_SECONDS)
@@ -124,16 +121,13 @@ class Connections:
         self._known.add(connection)
 
     def remove(self, connection: PeerConnection) -> None:
-        """Forget a connection that was closed."""
         self._forget(connection)
         self._known.discard(connection)
 
     def count_slow(self) -> None:
-        """Count a connection whose request was not complete in time."""
         self._counts.count_refusal("slow")
 
     def count_bad(self) -> None:
-        """Count a request that cannot be parsed."""
         self._counts.count_refusal("bad_request")
 
     def _evict(self, connection: PeerConnection) -> None:
@@ -188,7 +182,7 @@ class LimitedHttp(H11Protocol):
             self._clear_deadline()
 
     def on_response_complete(self) -> None:
-        """Answered; the next request may have begun already."""
+        """Start the limit for the next request, of which data may have arrived already."""
         super().on_response_complete()
         if self.conn.their_state is h11.IDLE and self.conn.trailing_data[0] and not self.transport.is_closing():
             self._set_deadline()
@@ -249,7 +243,8 @@ class LimitedWebSocket(WebSocketsSansIOProtocol):
             self.transport.write_eof()
 
     def shutdown(self) -> None:
-        """The server stops: one whose conversation is still waking is to come back, as those that were open are."""
+        """Close on shutdown; a client whose conversation is still waking is asked to reconnect, like those that were
+        open."""
         connection = self.app_state.get("connection")
         if isinstance(connection, PeerConnection) and not self.handshake_complete and self.initial_response is None:
             connection.refuse(503, STOPPING)

@@ -32,7 +32,7 @@ from pigeon.wire.errors import Refusal
 
 COOKIE = "pigeon_token"
 SAFE = ("GET", "HEAD", "OPTIONS")
-# How many wrong tokens of one peer are checked within this time.
+# The most wrong tokens of one peer that are checked within this time.
 MOST_WRONG = 20
 WRONG_SECONDS = 60.0
 MOST_PEERS = 10_000
@@ -42,7 +42,7 @@ OTHER_SITE = "A page of another site may not use this server"
 
 
 class HttpRefusal(Refusal):
-    """A request is refused with this status; `reason` is the label under which it is counted."""
+    """A request that is refused with this status; `reason` is the label under which it is counted."""
 
     def __init__(self, status: int, reason: str, text: str, retry_after: int | None = None) -> None:
         super().__init__(text)
@@ -59,7 +59,7 @@ class WrongTokens:
         self._peers: dict[str, deque[float]] = {}
 
     def add(self, peer: str) -> int:
-        """Count one; returns the seconds until the next one will be checked, 0 if at once."""
+        """Count one; returns the seconds until the next one will be checked, or 0 if at once."""
         now = self._now()
         times = self._peers.pop(peer, None) or deque(maxlen=MOST_WRONG)
         while times and now - times[0] >= WRONG_SECONDS:
@@ -78,7 +78,7 @@ class Entrance:
     """Checks requests.
 
     `names` are the host names of this server, each with a port, or without one for any port. Behind a trusted proxy,
-    `X-Forwarded-Host`, `-Proto` and `-For` say what was requested from the proxy, and by whom.
+    `X-Forwarded-Host`, `-Proto` and `-For` tell what was requested from the proxy, and by whom.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Entrance:
         self._behind_proxy = behind_proxy
 
     def admit(self, request: HTTPConnection, needed: Scope) -> Token:
-        """Return the token of a request that is let in; raises `HttpRefusal`."""
+        """Return the token of an admitted request; raises `HttpRefusal`."""
         try:
             self._check_source(request)
             token, by_cookie = self._authenticate_request(request)
@@ -109,7 +109,6 @@ class Entrance:
         return token
 
     def is_valid(self, token: Token) -> bool:
-        """Whether a token that was accepted is still valid."""
         return self._tokens.is_valid(token)
 
     def redeem_link(self, request: HTTPConnection) -> str:
@@ -133,7 +132,7 @@ class Entrance:
         return forwarded if forwarded in ("http", "https") else scheme
 
     def peer(self, request: HTTPConnection) -> str:
-        """Who sent a request: an address, or for IPv6 its network."""
+        """The sender of a request: an address, or its network for IPv6."""
         asked = self._forwarded_value(request, "x-forwarded-for") or (request.client.host if request.client else "")
         try:
             address = ipaddress.ip_address(asked.strip("[]"))
@@ -160,7 +159,7 @@ class Entrance:
         return token, not given
 
     def _refuse_wrong_token(self, request: HTTPConnection, text: str) -> NoReturn:
-        """Raise the `HttpRefusal` for a wrong token, which is another one after too many of them."""
+        """Raise `HttpRefusal` for a wrong token; after too many of them the status is 429."""
         wait = self._wrong.add(self.peer(request))
         if wait:
             raise HttpRefusal(429, "rate", f"Too many wrong tokens. Try again in {wait} s", wait)
@@ -184,7 +183,7 @@ class Entrance:
     def _is_own_host(self, request: HTTPConnection, host: str) -> bool:
         if host in self._names or _without_port(host) in self._names:
             return bool(host)
-        # A literal address cannot be the result of a manipulated DNS entry.
+        # A literal address cannot come from a manipulated DNS entry.
         server = request.scope.get("server")
         if not server or not server[1]:
             return False
@@ -192,7 +191,8 @@ class Entrance:
         return host == f"{name}:{server[1]}"
 
     def _check_cookie_use(self, request: HTTPConnection) -> None:
-        """Make sure that a request with the cookie comes from our own page, since browsers send cookies unasked."""
+        """Require that a request with the cookie comes from our own page, since browsers send cookies to us from any
+        page."""
         ours = bool(request.headers.getlist("origin")) or request.headers.get("sec-fetch-site") == "same-origin"
         if request.scope["type"] == "websocket":
             if not request.headers.getlist("origin"):
@@ -216,7 +216,7 @@ def _without_port(host: str) -> str:
 
 
 def _is_page_visit(request: HTTPConnection) -> bool:
-    """Whether a person follows a link to our page: then the page is shown to them, not to the other site."""
+    """Whether a person follows a link to our page: then only the person sees the page, not the other site."""
     headers = request.headers
     opened = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
     return opened and request.scope["type"] == "http" and request.url.path == "/" and request.scope["method"] in SAFE

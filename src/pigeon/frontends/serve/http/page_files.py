@@ -65,7 +65,7 @@ class PageFiles:
         return self._answer_file(request, self._files[INDEX], 200)
 
     def answer_sign_in(self, request: Request) -> Response:
-        """The page for browsers without a token, which says how to get a link."""
+        """The page for browsers without a token, with instructions for getting a link."""
         return self._answer_file(request, self._files[SIGN_IN], 401)
 
     async def _answer_asset(self, request: Request) -> Response:

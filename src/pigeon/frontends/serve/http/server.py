@@ -36,7 +36,7 @@ from pigeon.wire import codec
 from pigeon.wire.errors import BadRecord, StartupError
 
 FRAME_BYTES = 32 * 1024 * 1024
-# Files that are open without any client, and some to spare.
+# Files that are open without any client, with a reserve.
 OWN_FILES = 64
 HANDSHAKE_SECONDS = 10.0
 PING_SECONDS = 20.0
@@ -51,7 +51,7 @@ NOT_SAFE = (
 
 
 class ServeOptions(Struct, frozen=True, kw_only=True):
-    """Where and for whom to serve. `allowed_hosts` are names of this server besides those of the machine."""
+    """Where and for whom to serve. `allowed_hosts` are further names of this server besides those of the machine."""
 
     host: str = "127.0.0.1"
     port: int = 7463
@@ -116,7 +116,6 @@ class HttpServer(uvicorn.Server):
 
     @property
     def address(self) -> ServerAddress:
-        """The address at which the server listens."""
         options = self._options
         port = self._listener.getsockname()[1]
         scheme = "https" if self._tls else "http"
@@ -135,7 +134,7 @@ class HttpServer(uvicorn.Server):
             one.close()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen; a TLS handshake may take no longer than a request."""
+        """Listen; a TLS handshake is limited to the time of a request."""
         loop = asyncio.get_running_loop()
         limit = None if self._tls is None else HANDSHAKE_SECONDS
         protocol: Callable[[], asyncio.Protocol] = functools.partial(
@@ -174,7 +173,6 @@ def forget_address(folder: str) -> None:
 
 
 def read_address(folder: str) -> ServerAddress | None:
-    """The stored address of the server."""
     try:
         with open(os.path.join(folder, ADDRESS_FILE), "rb") as file:
             return codec.convert(codec.decode(file.read()), ServerAddress)

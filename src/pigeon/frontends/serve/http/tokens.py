@@ -1,8 +1,8 @@
-"""Tokens: who is let in, and with which scope.
+"""Tokens: which clients are let in, and with which scope.
 
 The file has a line for each token: `SCOPE TOKEN NAME...`, or a token alone, which has the scope `admin`. If it is
 missing, it is created with one token, readable only by its owner. It is read again when it changes, so tokens can be
-added and removed while the server runs; as long as the file cannot be used, no client is let in.
+added and removed while the server runs; while the file cannot be used, no client is let in.
 """
 
 from __future__ import annotations
@@ -56,7 +56,6 @@ class Tokens:
         self._tokens = self._read()
 
     def find_token(self, secret: str) -> Token | None:
-        """The token with this secret, or None if there is none."""
         self._read_if_changed()
         given = secret.encode("utf-8", "replace")
         matching = [one for one in self._tokens if hmac.compare_digest(one.secret.encode(), given)]
@@ -84,14 +83,13 @@ class Tokens:
         return token in self._tokens
 
     def find_first_token(self, scope: Scope) -> Token | None:
-        """The first token with this scope."""
         self._read_if_changed()
         return next((one for one in self._tokens if one.scope == scope), None)
 
     def create_link(self, scope: Scope = "admin") -> str:
         """A secret that can be exchanged once, within a few minutes, for the first token with this scope.
 
-        Raises a `Refusal` if there is no such token.
+        Raises `Refusal` if there is no such token.
         """
         token = self.find_first_token(scope)
         if token is None:
@@ -105,7 +103,7 @@ class Tokens:
         return word
 
     def redeem_link(self, word: str) -> Token | None:
-        """The token that a link stands for, or None if it was used, is too old, or its token is gone."""
+        """The token that a link represents, or None if the link was used or is too old, or if its token is gone."""
         token, until = self._links.pop(word, (None, 0.0))
         return token if token is not None and self._now() < until and self.is_valid(token) else None
 

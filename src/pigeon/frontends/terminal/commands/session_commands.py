@@ -1,4 +1,4 @@
-"""Slash commands about conversations: other ones, and other points of this one."""
+"""Slash commands about conversations: switching to others, and to other points of this one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DEEPEST = 12
 
 
 class SessionCommands:
-    """What they do to one conversation."""
+    """The slash commands for one conversation."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class SessionCommands:
             await self._show_session("A new conversation")
 
     async def resume(self, rest: str) -> None:
-        """Choose one of those on disk."""
+        """Switch to a conversation on disk."""
         rows = (await self._conversation.list_sessions(limit=MOST_SESSIONS)).sessions
         current = value_or_default((await self._conversation.get_state()).session_file, "")
         choices = [
@@ -54,7 +54,7 @@ class SessionCommands:
             await self._show_session("")
 
     async def fork(self, rest: str) -> None:
-        """Copy the conversation up to a message of the person, which may then be written anew."""
+        """Copy the conversation up to a message of the person, which may then be rewritten."""
         messages = (await self._conversation.get_fork_messages()).messages
         choices = [Choice(one.entry_id, _to_one_line(one.text)) for one in reversed(messages)]
         if not choices:
@@ -122,9 +122,9 @@ def _to_one_line(text: str) -> str:
 
 
 def _tree_choices(tree: Tree) -> tuple[list[Choice], str]:
-    """Messages, summaries and labels in the order of the tree, and the one where the conversation is.
+    """Messages, summaries and labels in the order of the tree, and the current one.
 
-    A branch is indented where it leaves its neighbours.
+    A branch is indented where it leaves its siblings.
     """
     rows: list[tuple[TreeNode, str]] = []
     parents: dict[str, str | None] = {}

@@ -1,7 +1,7 @@
-"""The commands of the chat that begin with a slash: a table of names, what they are for, and what they do.
+"""The slash commands of the chat: a table of names, descriptions and methods.
 
-A name that is not in the table belongs to the agent (a skill, a template, an extension) and is sent to it as it is; one
-that the agent does not know either is an error with the nearest name.
+A name that is not in the table belongs to the agent (a skill, a template, an extension) and is sent to it unchanged; if
+the agent does not know it either, the error suggests the nearest name.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ DEFAULTS = (
 
 
 class CommandRow(Struct, frozen=True):
-    """One row: `argument` is shown behind the name where it takes one."""
+    """One row; `argument` is shown behind the name if the command takes one."""
 
     name: str
     about: str
@@ -57,7 +57,7 @@ class CommandRow(Struct, frozen=True):
 
 
 class SlashCommands:
-    """The table, and the choice of what a line means."""
+    """The table of commands, and the dispatch of a line."""
 
     def __init__(  # noqa: PLR0913 - the parts of a chat
         self,
@@ -110,7 +110,7 @@ class SlashCommands:
         self._of_agent: dict[str, str] = {}
 
     async def load_commands(self) -> None:
-        """Ask for the commands of the agent: skills, templates and extensions."""
+        """Load the commands of the agent: skills, templates and extensions."""
         found = (await self._conversation.get_commands()).commands
         self._of_agent = {one.name: value_or_default(one.description, "") for one in found}
         for name, about in self._of_agent.items():
@@ -120,7 +120,7 @@ class SlashCommands:
         self._arguments["thinking"] = list((await self._conversation.get_available_thinking_levels()).levels)
 
     async def try_run(self, line: str) -> bool:
-        """Run a line that begins with a slash; false if it is for the agent."""
+        """Run a line that begins with a slash; returns False if it is for the agent."""
         name, _, rest = line[1:].strip().partition(" ")
         row = self._table.get(name)
         if row is not None:
@@ -129,7 +129,7 @@ class SlashCommands:
         if name in self._of_agent or "/" in name or not name:
             return False
         await self.load_commands()
-        # Prompts of tool servers may not be known yet: the agent waits for the server, or says that there is none.
+        # Prompts of tool servers may not be known yet: the agent waits for the server, or reports that there is none.
         if name in self._of_agent or name.startswith("mcp__"):
             return False
         near = difflib.get_close_matches(name, self._names, 1)
@@ -139,7 +139,7 @@ class SlashCommands:
         return True
 
     async def resume(self) -> None:
-        """Choose a conversation to go on with."""
+        """Choose a conversation to continue."""
         await self._sessions.resume("")
 
     async def show_past(self) -> None:
@@ -254,7 +254,7 @@ class SlashCommands:
         await self.ask_trust(state.cwd, state.waiting)
 
     async def ask_trust(self, cwd: str, waiting: list[str]) -> None:
-        """Ask whether what a folder brings may be used."""
+        """Ask whether the files of a folder may be used."""
         choices = (
             Choice("always", "Yes, always in this folder", "y"),
             Choice("once", "Yes, this time", "o"),

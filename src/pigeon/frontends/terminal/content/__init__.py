@@ -1,1 +1,1 @@
-"""What models and tools have written, laid out in lines: markdown, tables, tool calls."""
+"""Lays out what models and tools have written: markdown, tables, tool calls."""

@@ -1,7 +1,7 @@
-"""Markdown as lines for the terminal: headings on the left, code as it was written, lists and tables that fit.
+"""Markdown as lines for the terminal: headings on the left, code as written, lists and tables that fit.
 
-Where there are no colours, the marks of markdown that carry meaning stay: those of headings, of code and of quotes.
-Code is neither framed nor indented, so that it can be copied.
+Without colours, the marks of markdown that carry meaning are kept: those of headings, code and quotes. Code is neither
+framed nor indented, so that it can be copied.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ WIDEST_PROSE = 110
 # Longer code is shown without colours: they would take too long.
 LONGEST_COLOURED = 50_000
 RULE_CELLS = 20
-# By the beginning of the token's name; the first that fits counts. Only colours that are legible on light and dark.
+# By the beginning of a token's name; the first match counts. Only colours that are legible on light and dark.
 CODE_STYLES = (
     ("Comment.Preproc", "magenta"),
     ("Comment", "dim"),
@@ -50,11 +50,11 @@ INLINE_STYLES = {"strong": "bold", "em": "italic", "s": "strike"}
 
 @cache
 def make_parser() -> MarkdownIt:
-    """The parser of answers: what is usual on code hosting sites, HTML as text."""
+    """The parser of answers: the usual extensions of code hosting sites, with HTML as text."""
     from markdown_it import MarkdownIt
 
     made = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
-    # It makes its tables of rules when it first needs them, which two threads must not do at the same time.
+    # Parsing makes the tables of rules, which two threads must not do at the same time.
     made.parse("text")
     return made
 
@@ -66,7 +66,7 @@ def syntax_tree(text: str) -> SyntaxTreeNode:
 
 
 def is_tight(node: SyntaxTreeNode) -> bool:
-    """Whether the items of a list stand without blank lines between them."""
+    """True if there are no blank lines between the items of a list."""
     return all(part.hidden for item in node.children for part in item.children if part.type == "paragraph")
 
 
@@ -82,9 +82,10 @@ def cell_nodes(table: SyntaxTreeNode) -> list[list[SyntaxTreeNode]]:
 
 
 class _Lexers:
-    """Those of pygments by the names of languages; none where it knows no such language.
+    """The lexers of pygments by language name; None for a language that it does not know.
 
-    The first of a kind takes long to make, and is not made in two threads at the same time: its class prepares itself.
+    The first lexer of a class takes long to make, and must not be made in two threads at once, because the class
+    prepares itself.
     """
 
     def __init__(self) -> None:
@@ -123,9 +124,9 @@ def _code_style(token: object) -> str:
 
 
 class MarkdownLines:
-    """Lays out markdown. `signs` are those of the painter; `coloured` says whether styles can be seen.
+    """Lays out markdown. `signs` are those of the painter; `coloured` tells whether styles are visible.
 
-    With `at_once`, code whose colours take long to prepare is laid out without them until they are.
+    With `at_once`, code whose colours take long to prepare is laid out without them until they are ready.
     """
 
     def __init__(self, signs: Mapping[str, str], coloured: bool, at_once: bool = False) -> None:
@@ -134,7 +135,7 @@ class MarkdownLines:
         self._lexer = _lexers.find_loaded_lexer if at_once else _lexers.load_lexer
 
     def lines(self, text: str, width: int) -> list[Text]:
-        """The lines of a text, none wider than `width`, with one blank line between blocks. The text is clean."""
+        """The lines of a text, none wider than `width`, with one blank line between blocks. The text must be clean."""
         return self._block_list_lines(syntax_tree(text).children, width)
 
     def _block_list_lines(self, nodes: Sequence[SyntaxTreeNode], width: int, tight: bool = False) -> list[Text]:
@@ -216,7 +217,7 @@ class MarkdownLines:
         text = self._make_text("")
         for token, part in lexer.get_tokens(code):
             text.append(part, _code_style(token))
-        # Lexers need the last line to be ended.
+        # Lexers need the last line to be terminated.
         return text[: len(code)]
 
     def _table_lines(self, node: SyntaxTreeNode, width: int) -> list[Text]:

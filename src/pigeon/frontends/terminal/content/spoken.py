@@ -1,7 +1,7 @@
-"""Markdown and changes in words, for those who hear the chat or read it with their fingers.
+"""Markdown and changes in words, for people who hear the chat or read it in braille.
 
-Nothing is said by where it stands or by a sign that is drawn: code is announced and ended, the cells of a table name
-their columns, a change says which lines were added and removed. Lines are as long as they are.
+No meaning depends on position or on drawn signs: code is announced and ended, the cells of a table name their columns,
+and a change tells which lines were added and removed. Lines are not wrapped.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def spoken_markdown(text: str) -> list[str]:
 
 
 def spoken_diff(diff: str, most: int = MOST_CHANGES) -> list[str]:
-    """What a change removes and adds, line by line; what stands around it is left out."""
+    """What a change removes and adds, line by line, without the surrounding lines."""
     found = [match for line in clean_text(diff).split("\n") if (match := _CHANGED.fullmatch(line))]
     lines = [
         f"{'Added' if one[1] == '+' else 'Removed'} line {one[2]}: {one[3].strip() or 'blank'}" for one in found[:most]
@@ -64,7 +64,7 @@ def _list_lines(node: SyntaxTreeNode) -> list[str]:
     lines: list[str] = []
     for number, item in enumerate(node.children, start):
         first, *rest = _block_list_lines(item.children) or [""]
-        # A full stop after the number, and a dash otherwise: readers pause at both and name neither.
+        # A full stop after the number, otherwise a dash: screen readers pause at both and name neither.
         lines += [f"{number}. {first}" if node.type == "ordered_list" else f"- {first}", *rest]
     return lines
 
@@ -75,7 +75,7 @@ def _table_lines(node: SyntaxTreeNode) -> list[str]:
     named = len(header) > 2 or all(header)
     for row in rows:
         cells = [f"{name}: {cell}" if named and name else cell for name, cell in zip(header, row, strict=True) if cell]
-        # A table of two columns without names is a list of words and what they mean.
+        # A table of two columns without names is a list of words and their meanings.
         lines.append("; ".join(cells) if named else ": ".join(cells))
     return [*lines, "End of table."]
 

@@ -1,7 +1,7 @@
 """Tables of markdown that fit the terminal: narrow columns keep their width, wide ones are wrapped.
 
-Where even that leaves columns too narrow to read, each row becomes a few lines, one for each cell, behind the name of
-its column.
+If columns would still be too narrow to read, each row becomes a few lines, one for each cell, behind the name of its
+column.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def table_lines(
     lines = _row_lines(header, widths, alignments)
     lines.append(Text((" " * GAP).join(rule * column for column in widths), style="faint"))
     made = [_row_lines(row, widths, alignments) for row in rows]
-    # Where a cell takes several lines, a blank line shows where its row ends.
+    # If a cell takes several lines, a blank line marks the end of its row.
     apart = any(len(row) > 1 for row in made)
     for index, row in enumerate(made):
         if apart and index:
@@ -41,7 +41,7 @@ def table_lines(
 
 
 def _column_widths(rows: Sequence[Sequence[Text]], room: int) -> list[int] | None:
-    """Natural widths, the widest cut down until all fit; none where a column would get too narrow."""
+    """Natural widths, with the widest reduced until all fit; None if a column would get too narrow."""
     widths = [max(1, *(cell.cell_len for cell in column)) for column in zip(*rows, strict=True)]
     while sum(widths) > room:
         widest = max(widths)

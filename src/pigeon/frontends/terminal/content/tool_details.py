@@ -1,7 +1,7 @@
-"""What a person wants to know of a tool call: what it is about, how it went, and the few lines that matter.
+"""What a person wants to know about a tool call: its subject, its outcome, and the few lines that matter.
 
-Of a command these are the last lines, of an edit the change, of a new file its beginning; of what was read only how
-much. Whatever has failed says why first. Both views are made of this.
+For a command these are the last lines, for an edit the change, for a new file its beginning, and for a read only the
+amount. A failure shows its reason first. Both views use this.
 """
 
 from __future__ import annotations
@@ -25,15 +25,16 @@ LONGEST_LINE = 2000
 _MAIN_ARGUMENT = ("command", "pattern", "query", "path", "file_path", "url", "name")
 _ENDING = re.compile(r"\s*\bCommand (exited with code (\d+)|aborted|timed out after [^\n]*)\s*\Z")
 _REST = re.compile(r"\n\n\[(?:\d+ more lines in file|Showing lines )[^\n]*\]\s*\Z")
-# A line that stands around a change and has nothing in it but its number.
+# A line of the context of a change that has only its number.
 _BLANK = re.compile(r" +\d+ *")
 _IMAGE = re.compile(r"Read image file \[([^\]]*)\]")
 
 
 class ToolDetails(Struct):
-    """`lines` are shown, with how many are left out before and after them; `diff` in place of them for a change.
+    """`lines` are shown, with the numbers of those left out before and after them, or `diff` instead of them for a
+    change.
 
-    What a call that failed says is shown in full width: it is the reason.
+    The message of a failed call is shown in full width, because it is the reason.
     """
 
     about: str
@@ -50,7 +51,7 @@ class ToolDetails(Struct):
 
 
 def main_argument(args: Mapping[str, Json]) -> str:
-    """What a call is about, in one line."""
+    """The subject of a call in one line."""
     for name in _MAIN_ARGUMENT:
         value = args.get(name)
         if isinstance(value, str) and value.strip():
@@ -59,13 +60,13 @@ def main_argument(args: Mapping[str, Json]) -> str:
 
 
 def first_line(text: str, cut: str) -> str:
-    """The first line of a command, with a sign where there are more."""
+    """The first line of a command, with a sign if there are more."""
     lines = [line.strip() for line in clean_text(text[:LONGEST_LINE]).strip().split("\n")]
     return f"{lines[0]} {cut}" if len(lines) > 1 else lines[0]
 
 
 def details_of(card: ToolCard, cut: str) -> ToolDetails:
-    """The details of a call that has ended; `cut` is the sign for something left out."""
+    """The details of a call that has ended; `cut` is the sign for omitted text."""
     from pigeon.tools.catalog import facts_of
 
     kind = facts_of(card.name).kind
@@ -94,7 +95,7 @@ def format_count(number: int, noun: str) -> str:
 
 
 def condense_diff(diff: str, cut: str) -> list[str]:
-    """The lines of a change with a little of what stands around it; `cut` stands for what is left out."""
+    """The lines of a change with a little of their context; `cut` marks omissions."""
     lines = clean_text(diff).rstrip("\n").split("\n")
     changed = [number for number, line in enumerate(lines) if line[:1] in ("+", "-")]
     if not changed:
@@ -120,7 +121,7 @@ def _lines_near(changed: Sequence[int], count: int) -> list[int]:
 
 
 def tail_of_output(output: str, most: int) -> tuple[list[str], int]:
-    """The last lines of an output, and how many stand before them; blank lines at both ends do not count."""
+    """The last lines of an output, and how many come before them; blank lines at both ends do not count."""
     text = output.strip("\r\n").rstrip()
     if not text.strip():
         return [], 0

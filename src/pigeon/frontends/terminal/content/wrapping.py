@@ -1,6 +1,6 @@
-"""Styled text cut into lines that fit: between words, or anywhere where a line must stay as it was written.
+"""Styled text cut into lines that fit: between words, or anywhere if a line must stay as written.
 
-Widths are counted character by character, which is at least what any terminal takes for them.
+Widths are counted character by character, which is at least what any terminal uses.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.text import Text
 
-# Below so many columns nothing is indented any more.
+# Nothing is indented any more if fewer columns than this are left.
 NARROWEST_TEXT = 8
 
 
 def wrap_words(text: Text, width: int) -> list[Text]:
-    """Lines cut between words; a word that is wider than a line is cut too."""
+    """Wrap lines between words; a word that is wider than a line is cut too."""
     return [line for part in text.split("\n", allow_blank=True) for line in _cut_line(part, width, words=True)]
 
 
 def fold_lines(text: Text, width: int) -> list[Text]:
-    """Lines cut where they are full, as code must be: nothing is left out."""
+    """Cut lines where they are full, as code must be: nothing is left out."""
     return [line for part in text.split("\n", allow_blank=True) for line in _cut_line(part, width, words=False)]
 
 
 def shorten_line(text: Text, width: int, cut: str) -> Text:
-    """The beginning of a text in one line; `cut` stands for what is left out."""
+    """The beginning of a text in one line; `cut` marks the omission."""
     line = text.split("\n", allow_blank=True)[0] if "\n" in text.plain else text.copy()
     if "\n" not in text.plain and _text_width(line.plain) <= width:
         return line
@@ -45,7 +45,7 @@ def shorten_line(text: Text, width: int, cut: str) -> Text:
 
 
 def indent_lines(lines: Sequence[Text], first: Text, rest: Text | None = None) -> list[Text]:
-    """Lines behind a prefix, those after the first behind `rest`, or as many spaces."""
+    """Put a prefix before the first line and `rest`, or as many spaces, before the others."""
     from rich.text import Text
 
     others = Text(" " * first.cell_len) if rest is None else rest
@@ -73,18 +73,18 @@ def _text_width(text: str) -> int:
 
 
 def _cut_line(line: Text, width: int, words: bool) -> list[Text]:
-    """One line cut into several, at the last space that fits or, without one, where it is full."""
+    """Cut one line into several, at the last space that fits or, without one, where it is full."""
     if _text_width(line.plain) <= width:
         return [line]
     lines = list(line.divide(_break_positions(line.plain, max(width, 2), words)))
     for one in lines if words else ():
-        # The space at which a line was cut stands at its end.
+        # The space at which a line was cut is at its end.
         one.rstrip()
     return lines
 
 
 def _break_positions(plain: str, width: int, words: bool) -> list[int]:
-    """Where the lines after the first begin; spaces at a cut belong to the line before it."""
+    """The positions at which the lines after the first begin; spaces at a cut belong to the line before it."""
     breaks: list[int] = []
     start = used = 0
     after_space = -1
@@ -96,7 +96,7 @@ def _break_positions(plain: str, width: int, words: bool) -> list[int]:
             breaks.append(start)
             used = _text_width(plain[start:at])
             after_space = -1
-            # The word may have filled its new line already, where this character is a wide one.
+            # The word may have filled its new line already if this is a wide character.
             continue
         used += size
         at += 1

@@ -1,1 +1,1 @@
-"""The view that draws: what is live, the input, questions and the footer, on prompt_toolkit."""
+"""The view that draws: live blocks, the input, questions and the footer, on prompt_toolkit."""

@@ -1,7 +1,7 @@
-"""Blocks on their way to the terminal, in their order. A long one is painted in a thread, so that keys are answered.
+"""Blocks on their way to the terminal, in order. A long one is painted in a thread, so that keys are answered.
 
-What is painted is given out in pieces of a few screens: a terminal takes its time for a long text, too. Painting a
-block twice as long takes twice as long, so its length says whether it can be done at once.
+Painted text is handed out in pieces of a few screens, because a terminal needs time for a long text too. Painting time
+is proportional to the length of a block, so the length decides whether it can be painted at once.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from msgspec.structs import astuple
 from pigeon.frontends.terminal.blocks import Block
 from pigeon.frontends.terminal.painting import Painter
 
-# What a person does not notice, whatever stands in it.
+# The length that is painted without a noticeable pause, whatever the text.
 LONGEST_AT_ONCE = 1_000
 PIECE_CHARACTERS = 8_000
 
 
 class BlockQueue:
-    """`changed` is called when there is something to pop (`pop_text`), and when nothing is painted any more."""
+    """`changed` is called when there is text to pop (`pop_text`), and when nothing is being painted any more."""
 
     def __init__(self, painter: Painter, changed: Callable[[], None]) -> None:
         self._painter = painter
@@ -33,12 +33,10 @@ class BlockQueue:
 
     @property
     def is_painting(self) -> bool:
-        """Whether a block is being painted, or waits for it."""
         return self._working is not None
 
     @property
     def has_text(self) -> bool:
-        """Whether there is something for `pop_text`."""
         return bool(self._painted)
 
     def add(self, block: Block, width: int) -> None:
@@ -50,14 +48,13 @@ class BlockQueue:
         self._enqueue(lambda: lines, 0)
 
     def pop_text(self) -> str:
-        """The next piece of what is painted, with whole lines."""
+        """The next piece of painted text, in whole lines."""
         text = "".join(self._painted)
         end = text.find("\n", PIECE_CHARACTERS) + 1 or len(text)
         self._painted = [text[end:]] if end < len(text) else []
         return text[:end]
 
     async def wait_until_painted(self) -> None:
-        """Wait until nothing is painted any more."""
         if self._working is not None:
             await asyncio.wait({self._working})
 
@@ -74,11 +71,11 @@ class BlockQueue:
         try:
             while self._unpainted:
                 try:
-                    # Not in one expression: `pop_text` puts another list in place while the thread paints.
+                    # Not in one expression: `pop_text` replaces the list while the thread paints.
                     text = await asyncio.to_thread(self._unpainted.popleft())
                     self._painted.append(text)
                     self._changed()
-                except Exception as fault:  # the blocks behind it are to be seen
+                except Exception as fault:  # the following blocks must still be shown
                     asyncio.get_running_loop().call_exception_handler({"exception": fault})
         finally:
             self._working = None
@@ -86,7 +83,7 @@ class BlockQueue:
 
 
 def _text_length(block: Block) -> int:
-    """The characters of a block's texts, and of those that a tool was given."""
+    """The length of a block's texts, including the arguments of a tool."""
     values = [
         inner for value in astuple(block) for inner in (value.values() if isinstance(value, Mapping) else (value,))
     ]

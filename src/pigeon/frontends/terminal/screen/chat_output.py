@@ -1,4 +1,4 @@
-"""The terminal as prompt_toolkit writes to it: each drawing is one update, and drawing can be done at once."""
+"""The terminal as prompt_toolkit writes to it: each drawing is one update, and can be forced."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 
 # How long an Esc waits for a second key: Alt-Enter arrives as both.
 ESCAPE_SECONDS = 0.05
-# Keep the place, clear the row, go down, clear the rest, go back.
+# Save the position, clear the row, go down, clear the rest, restore the position.
 ERASE_DOWN = "\x1b7\x1b[K\x1b[B\x1b[J\x1b8"
 BEGIN_UPDATE, END_UPDATE = "\x1b[?2026h", "\x1b[?2026l"
 
 
 class ChatOutput(Vt100_Output):
-    """An output whose terminal shows each drawing as a whole, and never half of it.
+    """An output whose terminal shows each drawing as a whole.
 
-    It clears nothing from the first cell of the screen on: tmux keeps a screen that is cleared so, and who scrolls back
-    would find the lower part there once more.
+    It never clears from the first cell of the screen: tmux keeps a screen that is cleared that way, and scrolling back
+    would show the lower part once more.
     """
 
     _drawing = False
@@ -34,14 +34,14 @@ class ChatOutput(Vt100_Output):
         self.write_raw(ERASE_DOWN)
 
     def flush(self) -> None:
-        """Send what was written, as one update."""
+        """Send what was written as one update."""
         if self._buffer and not self._drawing:
             self._buffer = [BEGIN_UPDATE, *self._buffer, END_UPDATE]
             super().flush()
 
     @contextmanager
     def drawing(self) -> Iterator[None]:
-        """What is written in here, flushed or not, is one update."""
+        """Everything written in this context, flushed or not, is one update."""
         self._drawing = True
         try:
             yield
@@ -59,7 +59,7 @@ class ChatApplication(Application[None]):
         self.timeoutlen = ESCAPE_SECONDS * 4
 
     def draw_now(self) -> None:
-        """Draw the lower part at once, from what it is made of now."""
+        """Draw the lower part at once."""
         self.render_counter += 1
         with set_app(self):
             self.renderer.render(self, self.layout)
@@ -67,7 +67,7 @@ class ChatApplication(Application[None]):
 
 
 def terminal_size() -> Size:
-    """The size of the terminal; the usual one if the terminal does not report it or is gone."""
+    """The size of the terminal, or the usual one if the terminal does not report it or is gone."""
     with suppress(OSError, ValueError):
         columns, rows = os.get_terminal_size(sys.stdout.fileno())
         if columns and rows:

@@ -1,6 +1,6 @@
-"""What Tab and typing offer: commands behind a slash, files behind an at sign, and what tool servers have for both.
+"""Completions of Tab and typing: commands behind a slash, files behind an at sign, and offers of tool servers for both.
 
-Files are looked for (`src/pigeon/system/project_files.py`) and compared in threads: a folder may have many.
+Files are searched (`src/pigeon/system/project_files.py`) and compared in threads, since a folder may have many.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from prompt_toolkit.document import Document
 from pigeon.system.project_files import ProjectFiles
 
 OFFERED = 50
-# Commands that take the name of a file.
+# Commands that take a file name.
 OF_FILES = ("image", "export")
-# How the prompts of tool servers begin.
+# The prefix of the prompts of tool servers.
 OF_SERVERS = "/mcp__"
 _ARGUMENT = re.compile(r"/(\S+) +([^\s@]*)")
 _AT_WORD = re.compile(r"(?:^|\s)@(\"[^\"]*|[^\s\"]*)$")
 
 
 class ServerOffer(NamedTuple):
-    """What a tool server has for the end of a text: `text` in the place of `replaces`, shown as `label`."""
+    """A completion from a tool server for the end of a text: `text` replaces `replaces` and is shown as `label`."""
 
     replaces: str
     text: str
@@ -34,10 +34,10 @@ class ServerOffer(NamedTuple):
 
 
 class ChatCompleter(Completer):
-    """Completes a command at the beginning, what stands behind it, and a file name behind `@` anywhere.
+    """Completes a command at the beginning, its arguments, and a file name behind `@` anywhere.
 
-    `names` are commands with their help, `arguments` what some of them may be given. `servers` says what tool servers
-    have for the end of a text.
+    `names` are commands with their help, `arguments` the values that some of them take. `servers` returns completions
+    of tool servers for the end of a text.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class ChatCompleter(Completer):
     async def get_completions_async(
         self, document: Document, complete_event: CompleteEvent
     ) -> AsyncGenerator[Completion, None]:
-        """What could stand at the cursor; the event loop goes on while it is looked for."""
+        """The completions at the cursor; the event loop continues during the search."""
         before = document.text_before_cursor
         if self._finds_quickly(before):
             found = list(self.get_completions(document, complete_event))
@@ -70,7 +70,7 @@ class ChatCompleter(Completer):
                     yield Completion(offer.text, -len(offer.replaces), offer.label or offer.text, offer.about[:80])
 
     def is_instant(self, document: Document) -> bool:
-        """Whether completions are found without a noticeable pause, and without asking tool servers."""
+        """True if completions are found without a noticeable pause, and without asking tool servers."""
         before = document.text_before_cursor
         return self._finds_quickly(before) and (self._servers is None or not _may_name_server(before))
 
@@ -80,7 +80,7 @@ class ChatCompleter(Completer):
         return self._files.is_small or not (names_file or _AT_WORD.search(before))
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
-        """What could stand at the cursor, without what tool servers have; may take a moment."""
+        """The completions at the cursor, without those of tool servers; may take a moment."""
         before = document.text_before_cursor
         if before.startswith("/") and " " not in before and "\n" not in before:
             yield from self._command_completions(before[1:])

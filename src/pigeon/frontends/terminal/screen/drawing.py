@@ -1,6 +1,6 @@
-"""When and how the screen is drawn: finished blocks above, and the lower part anew below them.
+"""When and how the screen is drawn: finished blocks above, and a new lower part below them.
 
-What changes is drawn twenty times a second at most, whatever arrives.
+Changes are drawn at most twenty times a second, whatever arrives.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ROWS_BELOW = 8
 
 
 class Drawing:
-    """Draws the blocks and the live part of one chat. `app` returns the application, which is made after this."""
+    """Draws the blocks and the live part of one chat. `app` returns the application, which is created later."""
 
     def __init__(
         self,
@@ -40,7 +40,6 @@ class Drawing:
         self._refreshing: asyncio.Handle | None = None
 
     def show(self, block: Block) -> None:
-        """Write a finished block above the lower part."""
         self._blocks.add(block, self._output.get_size().columns)
 
     def show_lines(self, lines: str) -> None:
@@ -48,18 +47,18 @@ class Drawing:
         self._blocks.add_lines(lines)
 
     def live_lines(self) -> Sequence[str]:
-        """The lines of the live part, as they were when it was last refreshed."""
+        """The lines of the live part as of its last refresh."""
         size = self._output.get_size()
         return self._live.lines(size.columns, max(1, size.rows - ROWS_BELOW), self._is_asking())
 
     def refresh(self) -> None:
-        """Draw anew, soon: many changes together are one drawing, and a key is not held up by them."""
+        """Redraw soon: many changes are combined into one drawing, and do not delay a key."""
         if self._refreshing is None:
             self._refreshing = asyncio.get_running_loop().call_later(1 / DRAWS_A_SECOND, self._draw)
 
     @contextmanager
     def pausing(self) -> Iterator[None]:
-        """In here nothing is written above the lower part: another program has the terminal."""
+        """In this context nothing is written above the lower part, because another program has the terminal."""
         self._pauses += 1
         try:
             yield
@@ -68,7 +67,7 @@ class Drawing:
             self.refresh()
 
     async def finish(self) -> None:
-        """Write all blocks that are left; the lower part is not drawn any more."""
+        """Write all remaining blocks; the lower part is not drawn any more."""
         await self._blocks.wait_until_painted()
         while self._blocks.has_text:
             text = self._blocks.pop_text().replace("\n", "\r\n")
@@ -77,7 +76,7 @@ class Drawing:
                 self._output.flush()
 
     def _draw(self) -> None:
-        """Both parts in one drawing: what has left the live part stands above it at the same moment."""
+        """Draw both parts together: text that leaves the live part appears above it at the same moment."""
         self._refreshing = None
         app = self._app()
         if self._blocks.has_text and not self._pauses and app.is_running:
@@ -88,16 +87,17 @@ class Drawing:
             self._refresh_live()
             # Now, not when it is drawn: what has ended by then must not be missing in both parts.
             self.live_lines()
-            # Behind the keys that came meanwhile: they are drawn with it, instead of before it and again after it.
+            # After the keys that came meanwhile, so that they are part of this drawing and not of one before and one
+            # after it.
             asyncio.get_running_loop().call_later(0, app.invalidate)
 
     def _refresh_live(self) -> None:
-        """What has left the live part while it is painted stands there until then."""
+        """While a block that left the live part is being painted, it stays there."""
         if not self._blocks.is_painting:
             self._live.invalidate()
 
     def _flush(self, app: ChatApplication) -> None:
-        """Write what is finished above the lower part, which is drawn anew below it."""
+        """Write finished text above the lower part, which is redrawn below it."""
         text = self._blocks.pop_text().replace("\n", "\r\n")
         with self._output.drawing():
             app.renderer.erase(leave_alternate_screen=False)

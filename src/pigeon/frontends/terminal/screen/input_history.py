@@ -1,6 +1,6 @@
-"""What a person wrote in earlier chats: a line of JSON for each, in a private file.
+"""Inputs of earlier chats: one JSON line for each, in a private file.
 
-A file that cannot be read or written costs the history, never the chat.
+If the file cannot be read or written, only the history is lost.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ LONGEST = 100_000
 
 
 class InputHistory(History):
-    """The history of one file; the newest lines of a file that has grown long are kept."""
+    """The history in one file; if it has grown long, only the newest lines are kept."""
 
     def __init__(self, path: str) -> None:
         super().__init__()
         self._path = path
 
     def load_history_strings(self) -> Iterable[str]:
-        """Returns the stored inputs, the newest first."""
+        """The stored inputs, newest first."""
         try:
             with open(self._path, "rb") as file:
                 lines = file.read().splitlines()

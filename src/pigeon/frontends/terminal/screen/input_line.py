@@ -1,6 +1,6 @@
-"""The line that a person writes in: its text, what was pasted into it, its completions and its history.
+"""The line that a person writes in: its text, pasted text, completions and history.
 
-A long text that is pasted is folded to a few words, which stand for it until the line is taken.
+A long pasted text is folded to a few words, which stand for it until the line is taken.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 PASTED_LINES = 12
 PASTED_CHARACTERS = 1_500
-# Who has not written for so long has paused.
+# Without a key for this long, the person has paused.
 PAUSE_SECONDS = 0.7
 _FOLD = re.compile(r"\[pasted [\d,]+ (?:lines|characters)(?:, number \d+)?\]")
 
 
 class InputLine:
-    """One line, of several rows if need be. `now` is a steady clock in seconds."""
+    """One input, of several rows if need be. `now` is a steady clock in seconds."""
 
     def __init__(self, completer: ChatCompleter, history: InputHistory, now: Callable[[], float]) -> None:
         self._now = now
@@ -48,23 +48,22 @@ class InputLine:
 
     @property
     def text(self) -> str:
-        """What stands there, with pastes folded."""
+        """The text, with pastes folded."""
         return self.buffer.text
 
     @property
     def seconds_to_pause(self) -> float:
-        """How long it takes until the person has paused, if nothing more is written; 0 for an empty line."""
+        """The seconds until the person has paused, if nothing more is written; 0 for an empty line."""
         return max(0.0, self._edited + PAUSE_SECONDS - self._now()) if self.buffer.text else 0.0
 
     def set_text(self, text: str) -> None:
         self.buffer.set_document(Document(text, len(text)))
 
     def prepend_text(self, text: str) -> None:
-        """Put a text before what stands there."""
         self.set_text("\n\n".join(part for part in (text, self.buffer.text) if part))
 
     def pop_text(self) -> str:
-        """Returns the text with all that was pasted, and empties the line; returns an empty text for a blank line."""
+        """The text with everything that was pasted; empties the line. A blank line gives an empty text."""
         text = _FOLD.sub(lambda fold: self._pastes.get(fold[0], fold[0]), self.buffer.text)
         if not text.strip():
             return ""
@@ -78,7 +77,7 @@ class InputLine:
         self._pastes.clear()
 
     def paste(self, text: str) -> None:
-        """Write what was pasted, or a few words in its place."""
+        """Insert pasted text, or a few words that represent it."""
         text = text.replace("\r\n", "\n").replace("\r", "\n")
         lines = text.rstrip("\n").count("\n") + 1
         if lines > PASTED_LINES or len(text) > PASTED_CHARACTERS:
@@ -94,11 +93,11 @@ class InputLine:
         return fold
 
     def complete(self) -> None:
-        """Write the only completion there is, or go to the next of several.
+        """Insert the only completion, or go to the next of several.
 
-        Where it takes a moment to find them, nothing is written if the line has changed by then.
+        If finding them takes a moment, nothing is inserted if the line has changed by then.
         """
-        # Not by a completion of the buffer: one that typing has begun would take the place of it.
+        # Not by a completion of the buffer: one that typing has begun would replace it.
         document, event = self.buffer.document, CompleteEvent(completion_requested=True)
         if self._completer.is_instant(document):
             self._write_completion(list(self._completer.get_completions(document, event)))
@@ -121,7 +120,7 @@ class InputLine:
             buffer.start_completion()
 
     def list_history(self, most: int) -> list[str]:
-        """What was sent before, the newest first, each once."""
+        """What was sent before, newest first, without repetitions."""
         return list(dict.fromkeys(reversed(self._history.get_strings())))[:most]
 
     def _note_edit(self, buffer: Buffer) -> None:

@@ -1,4 +1,4 @@
-"""What keys do in the chat. The table of `docs/terminal.md` is this module in words."""
+"""The keys of the chat. The table in `docs/terminal.md` describes this module."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
     from pigeon.frontends.terminal.inputs import InputKind
     from pigeon.frontends.terminal.screen.screen import Screen
 
-# Keys that are handed to the conversation as they are.
+# Keys that are passed on to the conversation unchanged.
 HANDED_ON: dict[str, InputKind] = {
     "s-tab": "cycle_thinking",
     "c-v": "paste_image",
     "c-o": "show_output",
 }
-# More than a terminal keeps for a program that does not read.
+# More than a terminal buffers for a program that does not read.
 MOST_AHEAD = 1024 * 1024
 
 
 def read_typed_ahead(terminal: int) -> list[KeyPress]:
     """The keys that were pressed before there was a screen.
 
-    Until the program has the terminal, Enter arrives as a new line, and what is pasted looks as if it was typed. So a
-    line is sent, as a shell would do, and several lines are a text that was pasted: they wait for Enter.
+    Until the program has the terminal, Enter arrives as a newline, and pasted text looks typed. So one line is sent, as
+    a shell would do, and several lines count as pasted text that waits for Enter.
     """
     data = b""
     with suppress(OSError):
@@ -42,7 +42,7 @@ def read_typed_ahead(terminal: int) -> list[KeyPress]:
             if not part:
                 break
             data += part
-    # The terminal marks a Ctrl-D that ended no line with a zero.
+    # The terminal marks a Ctrl-D that ended no line with a zero byte.
     text = data.decode("utf-8", "replace").replace("\0", "").replace("\r\n", "\n").replace("\r", "\n")
     line = text.strip("\n")
     if "\n" in line:

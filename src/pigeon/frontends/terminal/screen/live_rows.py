@@ -1,8 +1,8 @@
-"""The live part on the screen, made so that a key costs nothing for it: rows that stand where they stood are neither
-laid out nor compared again.
+"""The live part on the screen, made so that a key costs nothing for it: rows that have not moved are neither laid out
+nor compared again.
 
-A window of prompt_toolkit makes a cell of each character and compares all of them with those before at every key, which
-takes longer for a full screen than everything else together.
+A window of prompt_toolkit makes a cell of each character and compares all cells at every key, which takes longer for a
+full screen than everything else together.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ COVERED = Char("", "")
 
 
 class Row(defaultdict[int, Char]):
-    """The cells of a row; those behind its end are blank."""
+    """The cells of a row; those beyond its end are blank."""
 
     def __missing__(self, column: int) -> Char:
         return BLANK
 
 
-# In place of a row on both sides of a comparison, there is nothing to compare.
+# On both sides of a comparison, this row leaves nothing to compare.
 UNCHANGED = Row()
 _cell = lru_cache(MOST_CELLS)(Char)
 
 
 def row_of(painted: str) -> Row:
-    """A line that the painter made."""
+    """A row from a line of the painter."""
     row = Row()
     column = 0
     for style, text, *_ in to_formatted_text(ANSI(painted)):
         for letter in text:
             cell = _cell(letter, style)
             if cell.width == 0 and (before := _previous_column(row, column)) is not None:
-                # It belongs to the character before it.
+                # The character combines with the one before it.
                 row[before] = _cell(row[before].char + letter, row[before].style)
                 continue
             row[column] = cell
@@ -58,12 +58,12 @@ def row_of(painted: str) -> Row:
 
 
 def _previous_column(row: Row, column: int) -> int | None:
-    """Where the character before a column begins."""
+    """The column at which the character before a column begins."""
     return next((at for at in (column - 1, column - 2) if row[at].char and at in row), None)
 
 
 class LiveRows(Container):
-    """Shows lines that the painter made. `last` is the screen as it was drawn last, none if it is to be drawn whole."""
+    """Shows lines of the painter. `last` is the screen as drawn last, or None to draw everything."""
 
     def __init__(self, lines: Callable[[], Sequence[str]], last: Callable[[], Screen | None]) -> None:
         self._lines = lines
@@ -73,11 +73,10 @@ class LiveRows(Container):
 
     @property
     def has_lines(self) -> bool:
-        """Whether there is anything to show."""
         return bool(self._lines())
 
     def reset(self) -> None:
-        """Nothing is kept that could be reset."""
+        """Does nothing: there is no state to reset."""
 
     def preferred_width(self, max_available_width: int) -> Dimension:
         """Asks for the whole width of the terminal."""
@@ -96,7 +95,7 @@ class LiveRows(Container):
         erase_bg: bool,
         z_index: int | None,
     ) -> None:
-        """Put the rows where they belong; of less room than there are rows, the newest stand there."""
+        """Write the rows; if there is too little room, only the newest ones."""
         lines = self._lines()[-write_position.height :] if write_position.height else []
         self._made = {line: self._made[line] if line in self._made else row_of(line) for line in lines}
         last = self._last()
@@ -112,7 +111,7 @@ class LiveRows(Container):
         screen.height = max(screen.height, write_position.ypos + write_position.height)
 
     def on_drawn(self, _: Any = None) -> None:
-        """The drawing is done: what was left out of the comparison stands on the screen as it did."""
+        """After drawing: rows that were left out of the comparison are on the screen as before."""
         if self._left_out is not None:
             screen, rows = self._left_out
             screen.data_buffer.update(rows)

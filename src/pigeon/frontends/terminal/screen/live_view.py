@@ -1,4 +1,4 @@
-"""The part of the screen that changes while the agent works: text that grows, tools that run, what waits."""
+"""The part of the screen that changes while the agent works: growing text, running tools, queued messages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ THOUGHT_CHARACTERS = 600
 
 
 class LiveView:
-    """Draws the live part of a transcript; the lines are made anew only after `invalidate`."""
+    """Draws the live part of a transcript; its lines are rebuilt only after `invalidate`."""
 
     def __init__(self, transcript: ChatTranscript, painter: Painter, now: Callable[[], float]) -> None:
         self._transcript = transcript
@@ -25,17 +25,16 @@ class LiveView:
         self._made: tuple[int, int, bool, list[str]] | None = None
 
     def invalidate(self) -> None:
-        """What was drawn is out of date."""
         self._made = None
 
     def lines(self, width: int, rows: int, asking: bool = False) -> list[str]:
-        """The newest lines, at most `rows`; while the person is asked, without what is going on."""
+        """The newest lines, at most `rows`; without the current activity while the person is being asked."""
         if self._made is None or self._made[:3] != (width, rows, asking):
             self._made = (width, rows, asking, self._draw(width, rows, asking))
         return self._made[3]
 
     def _draw(self, width: int, rows: int, asking: bool) -> list[str]:
-        """What grows, what runs and what waits, with a blank line between them, as between finished blocks."""
+        """Text, running calls and the queue, separated by a blank line like finished blocks."""
         now = self._now()
         cards = [self._painter.paint_live_card(card, now, width).splitlines() for card in self._transcript.cards]
         activity = self._transcript.activity
@@ -46,9 +45,9 @@ class LiveView:
         )
         lines = _separate_parts(*before, *([] if asking else cards), *after)
         if len(lines) > rows and cards and not asking:
-            # What runs matters more than what it writes.
+            # The name of what runs matters more than its output.
             lines = _separate_parts(*before, [line for card in cards for line in card[:1]], *after)
-        # The last line stands on the rule of the input; before a question it is blank.
+        # The last line touches the rule of the input; before a question it is blank.
         return lines[-rows:] if asking else lines[:-1][-rows:]
 
     def _thinking_lines(self, width: int) -> list[str]:
@@ -56,7 +55,7 @@ class LiveView:
         return self._painter.paint_faint(text, width).splitlines()[-3:] if text.strip() else []
 
     def _answer_lines(self, width: int, rows: int) -> list[str]:
-        """The unfinished block; of a very long one the last lines, as a block of code if it is one."""
+        """The unfinished block, or the last lines of a very long one, as a code block if it is one."""
         text = self._transcript.text
         lines, before = text.tail_lines(rows)
         shown = "\n".join(lines)
@@ -83,5 +82,5 @@ class LiveView:
 
 
 def _separate_parts(*parts: Sequence[str]) -> list[str]:
-    """The lines of those that have some, each with a blank one behind it."""
+    """Join non-empty parts, each followed by a blank line."""
     return [line for part in parts if part for line in (*part, "")]

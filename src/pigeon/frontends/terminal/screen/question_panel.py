@@ -30,7 +30,7 @@ DETAIL_ROWS = 12
 
 
 class Detail(Struct, frozen=True):
-    """What a question is about, painted: the first lines, how many are left out behind them, and all of them."""
+    """The painted subject of a question: its first lines, how many follow them, and all lines."""
 
     shown: str = ""
     left_out: int = 0
@@ -40,7 +40,7 @@ class Detail(Struct, frozen=True):
 class QuestionPanel:
     """One question at a time; others wait for their turn.
 
-    `on_answered` is called when a key has answered it; `roomy` says whether there are rows for more than that.
+    `on_answered` is called when a key has answered it; `roomy` tells whether there are rows to spare.
     """
 
     def __init__(
@@ -68,11 +68,10 @@ class QuestionPanel:
 
     @property
     def is_active(self) -> bool:
-        """Whether there is a question."""
         return self._question is not None
 
     async def ask(self, question: Question, detail: Detail, app: Application[Any]) -> str | None:
-        """The answer; none where the person declines, or where the time is over."""
+        """The answer, or None if the person declines or the time is up."""
         async with self._turn:
             self._question, self._at, self._typed = question, 0, ""
             if isinstance(question, ChoiceQuestion):
@@ -80,7 +79,7 @@ class QuestionPanel:
                 self._at = values.index(question.chosen) if question.chosen in values else 0
             self._detail = detail
             if detail.left_out:
-                # Nothing is allowed unseen: all of it goes into the conversation.
+                # Nothing is allowed unseen: all of it is written to the conversation.
                 self._write(detail.whole)
             self._answer = asyncio.get_running_loop().create_future()
             if isinstance(question, TextQuestion):
@@ -98,7 +97,7 @@ class QuestionPanel:
                 self._question = self._answer = None
 
     def paint_detail(self, question: Question, columns: int) -> Detail:
-        """What the question is about; takes its time where that is long, so it is called in a thread."""
+        """The painted subject of the question; a long one takes time, so it is called in a thread."""
         if isinstance(question, TextQuestion) or not (question.diff or question.detail):
             return Detail()
         lines = self._painter.whole_lines(question.diff or question.detail, columns, bool(question.diff))
@@ -130,7 +129,7 @@ class QuestionPanel:
     def _finish(self, value: str | None) -> None:
         if self._answer is not None and not self._answer.done():
             self._answer.set_result(value)
-            # At once: what is pressed next is not for this question.
+            # At once: the next key is not for this question.
             self._question = None
             self._on_answered()
 
@@ -169,7 +168,7 @@ class QuestionPanel:
             key = f"({one.key}) " if one.key else ""
             rows.append(("", "\n"))
             if chosen:
-                # A terminal of few rows shows this one.
+                # A terminal with few rows scrolls to this one.
                 rows.append(("[SetCursorPosition]", ""))
             rows.append(("class:chosen" if chosen else "", f"{mark} {key}{clean_text(one.label)}"))
             if one.hint:

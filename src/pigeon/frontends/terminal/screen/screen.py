@@ -1,7 +1,7 @@
-"""The chat on a screen: finished blocks scroll away above, the live part, the input and the footer stay below.
+"""The chat on a screen: finished blocks scroll away above; the live part, the input and the footer stay below.
 
-Nothing but the lower part is ever redrawn, so the terminal's own scrolling, searching and copying work on all that was
-said. What changes is drawn twenty times a second at most, whatever arrives; a key is drawn at once. Terminals that know
+Only the lower part is ever redrawn, so the terminal's own scrolling, searching and copying work on everything above it.
+Changes are drawn at most twenty times a second, whatever arrives; a key is drawn at once. Terminals that support
 synchronized output get each change as a whole and do not flicker.
 """
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 TICK_SECONDS = 0.12
 TWICE_SECONDS = 2.0
-# Fewer rows than these are for the input and the conversation alone.
+# With fewer rows than this, only the input and the conversation are shown.
 ROOMY_ROWS = 8
 SEARCHED = 500
 LONGEST_ROW = 200
@@ -90,7 +90,7 @@ class Screen:
         self.shown = asyncio.Event()
         self._left = False
         self._tasks: set[asyncio.Task[None]] = set()
-        # Nothing is asked of the terminal: an answer that does not come would hold up the first line.
+        # The terminal is not queried: a missing reply would delay the first line.
         self._output = ChatOutput(sys.stdout, terminal_size, enable_cpr=False)
         self._drawing = Drawing(
             self._output,
@@ -123,17 +123,15 @@ class Screen:
     # View
 
     def show(self, block: Block) -> None:
-        """Write a finished block above the input."""
         self._drawing.show(block)
 
     def refresh(self) -> None:
-        """Draw anew, soon: many changes together are one drawing, and a key is not held up by them."""
         self._drawing.refresh()
 
     async def ask(self, question: Question) -> str | None:
         """Show the question in place of the input until it is answered.
 
-        Not while the person is writing: the next letter would be taken for an answer.
+        It waits while the person is writing: the next letter would count as an answer.
         """
         detail = await asyncio.to_thread(self.panel.paint_detail, question, self.width)
         while left := self.line.seconds_to_pause:  # noqa: ASYNC110 - writing begins and pauses many times
@@ -149,11 +147,9 @@ class Screen:
         self.refresh()
 
     def set_input(self, text: str) -> None:
-        """Replace what stands in the input."""
         self.line.set_text(text)
 
     def prepend_input(self, text: str) -> None:
-        """Put a text before what stands in the input."""
         self.line.prepend_text(text)
 
     def set_title(self, title: str) -> None:
@@ -176,14 +172,14 @@ class Screen:
             self.app.exit()
 
     def _repeat_leave(self) -> None:
-        """Leave now if that was asked for before the application ran."""
+        """Leave now if that was requested before the application ran."""
         if self._left:
             self.app.exit()
 
     # Running
 
     async def run(self) -> None:
-        """Draw until `leave`; the terminal is afterwards as it was. Raises `OSError` where it is gone."""
+        """Draw until `leave`, which restores the terminal. Raises `OSError` if the terminal is gone."""
         ticking = asyncio.ensure_future(self._redraw_periodically())
         store_typeahead(self.app.input, read_typed_ahead(self.app.input.fileno()))
         try:
@@ -199,28 +195,27 @@ class Screen:
         self.shown.set()
 
     def keep_task(self, work: asyncio.Task[None]) -> None:
-        """Keep a task that a key began until it is done."""
+        """Keep a reference to a task that a key started until it is done."""
         self._tasks.add(work)
         work.add_done_callback(self._tasks.discard)
 
     def submit_input(self, how: InputKind) -> None:
-        """Hand on the written text as an input of this kind."""
+        """Submit the written text as an input of this kind."""
         if text := self.line.pop_text():
             self.put_input(how, text)
 
     def put_input(self, kind: InputKind, text: str = "") -> None:
-        """Hand on what the person did."""
         self._inputs.put_nowait(Input(kind, text))
 
     def paste(self, text: str) -> None:
-        """Write what was pasted, or attach it where it is the path of a picture."""
+        """Insert pasted text, or attach it if it is the path of a picture."""
         if self._is_picture(text):
             self.put_input("attach", text)
         else:
             self.line.paste(text)
 
     async def search_history(self) -> None:
-        """Have the person choose among what was written before."""
+        """Let the person choose an earlier input."""
         choices = [Choice(text, " ".join(text[:LONGEST_ROW].split())) for text in self.line.list_history(SEARCHED)]
         if not choices:
             self.show(Notice("You have not sent any messages yet", "faint"))
@@ -240,26 +235,22 @@ class Screen:
 
     @property
     def is_working(self) -> bool:
-        """Whether the agent is at work."""
         return bool(self._transcript.activity)
 
     @property
     def width(self) -> int:
-        """The columns of the terminal."""
         return self._output.get_size().columns
 
     async def edit_in_editor(self) -> None:
-        """Edit the input in the person's editor."""
         with self._drawing.pausing():
             await self.line.buffer.open_in_editor()
 
     def toggle_thinking(self) -> None:
-        """Show thoughts from now on, or fold them."""
         self._painter.toggle_thinking()
         self.refresh()
 
     async def _redraw_periodically(self) -> None:
-        """Redraws regularly while the agent works, for the clock."""
+        """Redraw regularly while the agent works, for the clock."""
         while True:
             await asyncio.sleep(TICK_SECONDS)
             if self.is_working:

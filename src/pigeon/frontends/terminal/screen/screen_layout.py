@@ -1,4 +1,4 @@
-"""What stands in the lower part of the screen: live rows, widgets, the question or the input, the footer."""
+"""The layout of the lower part of the screen: live rows, widgets, the question or the input, the footer."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MENU_ROWS = 8
 
 
 class ScreenLayout:
-    """The parts of the lower part, from top to bottom. `signs` are those of the painter."""
+    """The parts from top to bottom. `signs` are those of the painter."""
 
     def __init__(
         self,
@@ -47,13 +47,13 @@ class ScreenLayout:
         self._is_roomy = is_roomy
 
     def container(self, rows: LiveRows) -> AnyContainer:
-        """All of it, with these rows as the live part."""
+        """The whole lower part, with these rows as the live part."""
         asking = Condition(lambda: self._panel.is_active)
         writing = ~asking
         rule = Window(height=1, char=self._signs["rule"], style="class:rule")
         return HSplit(
             [
-                # Without a live part there is no row for it: a block has its blank line already.
+                # An empty live part takes no row: a block already ends with a blank line.
                 ConditionalContainer(
                     rows,
                     filter=Condition(lambda: rows.has_lines),
