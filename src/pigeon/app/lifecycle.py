@@ -77,5 +77,5 @@ class Lifecycle:
     async def stop(self) -> None:
         """End the agent's processes and connections."""
         await self._processes.kill_everything()
-        await asyncio.to_thread(self._sandbox.close)
+        self._sandbox.close()
         await self._gateway.aclose()
