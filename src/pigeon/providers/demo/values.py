@@ -233,7 +233,8 @@ def _build_number(schema: dict[str, Any], wanted: int, kind: str) -> Json:
 
 def _is_valid(value: Json, schema: dict[str, Any]) -> bool:
     """Whether a value fits; true for a schema that cannot be checked: then the run's own check decides."""
-    from pigeon.agent.schema_check import BrokenSchema, CheckTooLong, SchemaCheck
+    from pigeon.agent.schema_check import BrokenSchema, SchemaCheck
+    from pigeon.agent.schema_patterns import CheckTooLong
 
     try:
         return not SchemaCheck(schema, value, exact=True).find_errors(value)
