@@ -224,3 +224,11 @@ def test_a_reference_may_lead_to_what_names_of_a_pattern_have() -> None:
 def test_patterns_that_could_not_be_searched_for_are_refused_with_the_schema() -> None:
     with pytest.raises(Refusal, match="takes too long"):
         OutputSchema({"pattern": "a" * 10_001})
+
+
+def test_thousands_of_wrong_names_are_listed_in_a_moment() -> None:
+    names = {f"n{number}": "x" * 100 for number in range(3_000)}
+    began = time.process_time()
+    with pytest.raises(ToolFailed, match="n2999: invalid property name"):
+        validate_arguments("t", {"propertyNames": {"maxLength": 1}}, names)
+    assert time.process_time() - began < MOST_SECONDS

@@ -238,7 +238,7 @@ class SchemaCheck:
         value: Any = error.instance
         name, keyword = kind.name, str(error.schema_path[-1]) if error.schema_path else ""
         if name == "propertyNames":
-            yield [kind.message], "invalid property name"
+            yield from (([key], "invalid property name") for key in codec.decode(kind.message))
         elif name == "required":
             wanted = _find_value(self.schema, error.schema_path)
             others = wanted.items() if isinstance(wanted, dict) else ()
@@ -372,20 +372,17 @@ class _Steps:
 
 
 def _make_names_keyword(parts: Callable[[], ValidatorMap]) -> type:
-    """`propertyNames` with an error per name; the library would copy the whole object for each."""
+    """`propertyNames` with one error for all names: each error of the library has a copy of the whole object."""
 
     class PropertyNames:
         def __init__(self, _: Schema, __: Any, path: list[str | int]) -> None:
             self._pointer = pointer_of(path)
 
         def validate(self, value: Any) -> None:
-            for error in self.iter_errors(value):
-                raise error
-
-        def iter_errors(self, value: Any) -> Iterator[ValueError]:
-            for name in value if isinstance(value, dict) else ():
-                if not parts()[self._pointer].is_valid(name):
-                    yield ValueError(name)
+            check = parts()[self._pointer]
+            wrong = [name for name in value if not check.is_valid(name)] if isinstance(value, dict) else []
+            if wrong:
+                raise ValueError(codec.encode(wrong).decode())
 
     return PropertyNames
 
