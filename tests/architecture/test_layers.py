@@ -16,7 +16,7 @@ EDGES: dict[str, set[str]] = {
     "transport": set(),
     "config": {"wire", "system"},
     "resources": {"wire", "system", "config", "agent.tool_facts"},
-    "agent": {"wire", "system.paths"},
+    "agent": {"wire", "system.expressions", "system.paths"},
     "secrets": {"wire"},
     "trust": {"wire", "system", "config", "session", "sandbox"},
     "sandbox": {"wire", "system", "config"},
@@ -92,7 +92,10 @@ UNBOUND = {"app", "cli", ""}  # they put the pieces together; "" is the package 
 
 # The modules of `agent` that the packages beside it may import: what it needs from them, and what they say to
 # each other. The loop itself is the business of `session`.
-AGENT_INTERFACE = {"agent.interfaces", "agent.inference", "agent.schema_check", "agent.scope", "agent.tool_facts"}
+AGENT_INTERFACE = {
+    *("agent.interfaces", "agent.inference", "agent.schema_check", "agent.schema_patterns", "agent.scope"),
+    "agent.tool_facts",
+}
 BESIDE_AGENT = {"tools", "permissions", "providers", "extensions"}
 
 # "module -> imported module": reason

@@ -12,7 +12,6 @@ import math
 from typing import Any
 
 from pigeon.agent.schema_check import (
-    CheckTooLong,
     Schema,
     SchemaCheck,
     fixed_values,
@@ -21,6 +20,7 @@ from pigeon.agent.schema_check import (
     is_same_json,
     types_of,
 )
+from pigeon.agent.schema_patterns import CheckTooLong
 from pigeon.wire import codec
 from pigeon.wire.errors import ToolFailed
 

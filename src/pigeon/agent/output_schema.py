@@ -15,17 +15,18 @@ from typing import Any
 from pigeon.agent.arguments import drop_optional_nulls
 from pigeon.agent.schema_check import (
     BrokenSchema,
-    CheckTooLong,
     Reason,
     Schema,
     SchemaCheck,
     check_keywords,
+    check_patterns,
     is_local,
     kind_of,
     resolve_reference,
     schemas_in,
     unescape_step,
 )
+from pigeon.agent.schema_patterns import CheckTooLong
 from pigeon.wire import codec
 from pigeon.wire.base import Json
 from pigeon.wire.errors import Refusal, ToolFailed
@@ -132,9 +133,12 @@ def _check_keywords(schema: Schema) -> None:
 
 def _check_compiles(schema: Schema) -> None:
     try:
+        check_patterns(schema)
         SchemaCheck(schema, exact=True)
     except BrokenSchema as error:
         raise _refusal_of(error) from None
+    except CheckTooLong as error:
+        raise Refusal(f"outputSchema: {error}") from None
 
 
 def _refusal_of(error: BrokenSchema) -> Refusal:

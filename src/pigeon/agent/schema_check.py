@@ -1,12 +1,14 @@
 """Whether a value fits a JSON Schema, and the errors if not: `jsonschema-rs` decides, the reasons are worded here.
 
 The library is imported with the first check. Nothing is ever fetched to resolve a reference, and no schema or value
-blocks the process: the library finds a verdict in polynomial time, searches for patterns share one limit, and a value
-is only explained if the number of errors, which can be exponential in a recursive schema, is bounded.
+holds up the process: the library finds a verdict in polynomial time, `agent/schema_patterns` searches for patterns,
+which share one limit, and a value is only explained if the number of errors, which can be exponential in a recursive
+schema, is bounded.
 """
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import math
 import re
@@ -14,6 +16,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from pigeon.agent.schema_patterns import LARGEST_SPELT, LONGEST_REASON, CheckTooLong, PatternSearches
 from pigeon.wire import codec
 
 if TYPE_CHECKING:
@@ -21,15 +24,11 @@ if TYPE_CHECKING:
 
 Schema = dict[str, Any]
 Reason = tuple[str, str]  # the place and the error
-LONGEST_REASON = 200
 LONGEST_CHAIN = 32
 MOST_VALUES = 20
 MOST_REPAIRS = 100
 FREE_STEPS = 30_000
 STEPS_PER_VALUE = 20
-MOST_BACKTRACKS = 1_000_000  # of all searches for patterns together: about 20 ms
-LEAST_BACKTRACKS = 1_000
-LARGEST_PATTERN = 1 << 20  # bytes of one compiled pattern
 NO_ALTERNATIVE = "matches no alternative"
 NEWEST_DRAFT = "https://json-schema.org/draft/2020-12/schema"
 DRAFTS = {
@@ -59,7 +58,7 @@ _FORMATS = {
     "uri": r"[A-Za-z][A-Za-z0-9+.-]*:\S+",
     "url": r"[A-Za-z][A-Za-z0-9+.-]*:\S+",
     "ipv4": r"(?:\d{1,3}\.){3}\d{1,3}",
-    "ipv6": r"[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(?:%\S+)?",
+    "ipv6": r"(?=[0-9A-Fa-f.]*:)[0-9A-Fa-f:.]+(?:%\S+)?",
     "uuid": r"(?i:(?:urn:uuid:)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})",
 }
 # The error texts by keyword. Missing keywords use the library's texts.
@@ -74,7 +73,6 @@ _REASONS: dict[str, Callable[[Any, Any], str]] = {
     "multipleOf": lambda kind, _: f"expected a multiple of {kind.multiple_of}",
     "minLength": lambda kind, _: f"expected at least {kind.limit} characters",
     "maxLength": lambda kind, _: f"expected at most {kind.limit} characters",
-    "pattern": lambda kind, _: f"expected to match {kind.pattern}",
     "minItems": lambda kind, _: f"expected at least {kind.limit} items",
     "maxItems": lambda kind, _: f"expected at most {kind.limit} items",
     "minProperties": lambda kind, _: f"expected at least {kind.limit} properties",
@@ -128,10 +126,6 @@ def _with_finite_numbers(value: Any) -> Any:
     return value
 
 
-class CheckTooLong(Exception):
-    """The value cannot be checked within the time limit; the text gives the reason."""
-
-
 class BrokenSchema(Exception):
     """The schema is invalid; `path` is the place of the error."""
 
@@ -149,17 +143,15 @@ class SchemaCheck:
     """
 
     def __init__(self, schema: Schema, value: Any = None, *, exact: bool = False) -> None:
-        from jsonschema_rs import FancyRegexOptions
-
         self.schema: Schema = copy.deepcopy(schema)
         self.steps = _Steps(value)
         self._exact = exact
         self._parts: ValidatorMap | None = None
-        backtracks = max(MOST_BACKTRACKS // self.steps.count_values(), LEAST_BACKTRACKS)
-        self._patterns = FancyRegexOptions(backtracks, LARGEST_PATTERN, LARGEST_PATTERN)
+        self._searches = PatternSearches()
         self.schema["$schema"] = draft_of(schema)
         if not exact:
             _relax_schema(self.schema)
+        _spell_out_names(self.schema, value, self._searches)
         self._whole = self._compile()
         self._pointers = {
             id(part): pointer for pointer, part in _schemas_by_pointer(self.schema) if isinstance(part, dict)
@@ -169,16 +161,22 @@ class SchemaCheck:
         """Whether a value fits a part of `self.schema`."""
         if isinstance(part, bool):
             return part
-        return self._parts_by_pointer()[self._pointers[id(part)]].is_valid(_with_finite_numbers(value))
+        is_valid = self._parts_by_pointer()[self._pointers[id(part)]].is_valid(_with_finite_numbers(value))
+        self._searches.raise_if_slow()
+        return is_valid
 
     def find_errors(self, value: Any) -> list[Reason]:
         """The places where the value does not fit, with reasons; raises `CheckTooLong`."""
         value = _with_finite_numbers(value)
-        if self._whole.is_valid(value):
+        is_valid = self._whole.is_valid(value)
+        self._searches.raise_if_slow()
+        if is_valid:
             return []
         if self._count_applications(self.schema, value, {}) > self.steps.limit:
             raise CheckTooLong("the schema has too many ways to read them")
-        return list(dict.fromkeys(self._reasons(self._whole.iter_errors(value), value)))
+        reasons = list(dict.fromkeys(self._reasons(self._whole.iter_errors(value), value)))
+        self._searches.raise_if_slow()
+        return reasons
 
     def resolve_schema(self, schema: Schema | bool) -> Schema | bool:
         """The target of a local reference, merged with the keywords beside the reference."""
@@ -210,8 +208,14 @@ class SchemaCheck:
         raise BrokenSchema([], "too many keywords that are no JSON Schema")
 
     def _validator_options(self, **keywords: type) -> dict[str, Any]:
-        formats = {"format": _make_format_keyword(self._exact)}
-        return {"offline": True, "pattern_options": self._patterns, "keywords": {**formats, **keywords}}
+        from jsonschema_rs import RegexOptions
+
+        own = {
+            "format": _make_text_keyword("format", lambda text, name: has_format(text, name, self._exact)),
+            "pattern": _make_text_keyword("to match", lambda text, pattern: self._searches.is_match(pattern, text)),
+        }
+        options = RegexOptions(LARGEST_SPELT, LARGEST_SPELT)
+        return {"offline": True, "pattern_options": options, "keywords": {**own, **keywords}}
 
     def _parts_by_pointer(self) -> ValidatorMap:
         from jsonschema_rs import validator_map_for
@@ -220,14 +224,8 @@ class SchemaCheck:
             self._parts = validator_map_for(self.schema, **self._validator_options())
         return self._parts
 
-    def _refuse_slow_pattern(self, error: ValidationError, *place: str | int) -> None:
-        if type(error.kind).__name__ in ("BacktrackLimitExceeded", "RegexEngineFailure"):
-            pattern = str(_find_value(self.schema, [*place, *error.schema_path]))
-            raise CheckTooLong(f"the pattern {pattern[:LONGEST_REASON]} takes too long")
-
     def _reasons(self, errors: Iterable[ValidationError], root: Any) -> Iterator[Reason]:
         for error in errors:
-            self._refuse_slow_pattern(error)
             path = [str(step) for step in error.instance_path]
             kind: Any = error.kind
             if type(kind).__name__ in ("AnyOf", "OneOfNotValid"):
@@ -241,9 +239,7 @@ class SchemaCheck:
         value: Any = error.instance
         name, keyword = kind.name, str(error.schema_path[-1]) if error.schema_path else ""
         if name == "propertyNames":
-            check = self._parts_by_pointer()[pointer_of(error.schema_path)]
-            self._refuse_slow_pattern(next(check.iter_errors(kind.message)), *error.schema_path)
-            yield [kind.message], "invalid property name"
+            yield from (([key], "invalid property name") for key in codec.decode(kind.message))
         elif name == "required":
             wanted = _find_value(self.schema, error.schema_path)
             others = wanted.items() if isinstance(wanted, dict) else ()
@@ -337,6 +333,21 @@ def check_keywords(schema: Schema) -> None:
         raise BrokenSchema([], str(error)) from None
 
 
+def check_patterns(schema: Schema) -> None:
+    """Raises `BrokenSchema` for a pattern that could not be searched for later, and `CheckTooLong` for too many."""
+    searches = PatternSearches()
+    for pointer, part in _schemas_by_pointer(schema):
+        if not isinstance(part, dict):
+            continue
+        patterns = [(["patternProperties", name], name) for name in part.get("patternProperties", {})]
+        patterns += [([key], part[key]) for key in ("pattern",) if key in part]
+        for path, pattern in patterns:
+            if not searches.is_readable(pattern):
+                above = [unescape_step(step) for step in pointer.split("/")[1:]]
+                raise BrokenSchema([*above, *path], f"{pattern} is no pattern of ECMA-262")
+            searches.raise_if_slow()
+
+
 class _Steps:
     """Counts the steps of a walk through a value, which are limited by its size."""
 
@@ -363,39 +374,36 @@ class _Steps:
 
 
 def _make_names_keyword(parts: Callable[[], ValidatorMap]) -> type:
-    """The keyword `propertyNames` with one error per name; the library would copy the whole object for each."""
+    """`propertyNames` with one error for all names: each error of the library has a copy of the whole object."""
 
     class PropertyNames:
         def __init__(self, _: Schema, __: Any, path: list[str | int]) -> None:
             self._pointer = pointer_of(path)
 
         def validate(self, value: Any) -> None:
-            for error in self.iter_errors(value):
-                raise error
-
-        def iter_errors(self, value: Any) -> Iterator[ValueError]:
-            for name in value if isinstance(value, dict) else ():
-                if not parts()[self._pointer].is_valid(name):
-                    yield ValueError(name)
+            check = parts()[self._pointer]
+            wrong = [name for name in value if not check.is_valid(name)] if isinstance(value, dict) else []
+            if wrong:
+                raise ValueError(codec.encode(wrong).decode())
 
     return PropertyNames
 
 
-def _make_format_keyword(exact: bool) -> type:
-    class Format:
-        def __init__(self, _: Schema, name: Any, __: list[str | int]) -> None:
-            self._name = name
+def _make_text_keyword(expected: str, is_fitting: Callable[[str, Any], bool]) -> type:
+    class TextKeyword:
+        def __init__(self, _: Schema, wanted: Any, __: list[str | int]) -> None:
+            self._wanted = wanted
 
         def validate(self, value: Any) -> None:
-            if isinstance(value, str) and not has_format(value, self._name, exact):
-                raise ValueError(f"expected format {self._name}")
+            if isinstance(value, str) and not is_fitting(value, self._wanted):
+                raise ValueError(f"expected {expected} {self._wanted}")
 
-    return Format
+    return TextKeyword
 
 
-def has_format(text: str, name: Any, exact: bool = False) -> bool:
-    """Whether a text has a named format, and with `exact` exists; True for unknown names."""
-    form = _FORMATS.get(name) if isinstance(name, str) else None
+def has_format(text: str, name: str, exact: bool = False) -> bool:
+    """Whether a text has the form that a schema names, and with `exact` exists; true for names that are not known."""
+    form = _FORMATS.get(name)
     if form is None or re.fullmatch(form, text) is None:
         return form is None
     if not exact:
@@ -471,6 +479,12 @@ def resolve_reference(root: Schema, reference: str) -> Any:
     return _find_value(root, [unescape_step(step) for step in reference.split("/")[1:]])
 
 
+def _target_of(root: Schema, reference: str) -> Any:
+    with contextlib.suppress(LookupError, ValueError, TypeError):
+        return resolve_reference(root, reference)
+    return None
+
+
 def unescape_step(step: str) -> str:
     """The key for a step of a reference."""
     from urllib.parse import unquote
@@ -521,6 +535,26 @@ def _relax_schema(schema: Schema) -> None:
             else:
                 others = part.get("allOf", [])
                 part["allOf"] = [*(others if isinstance(others, list) else []), {"anyOf": branches}]
+
+
+def _spell_out_names(schema: Schema, value: Any, searches: PatternSearches) -> None:
+    """Make the patterns for names match the names in the value that they match now, without a search."""
+    parts = [part for part in schemas_in(schema) if isinstance(part, dict)]
+    patterned = [part for part in parts if isinstance(part.get("patternProperties"), dict)]
+    if not patterned:
+        return
+    from urllib.parse import quote
+
+    names = {name for item in _values_in(value) if isinstance(item, dict) for name in item}
+    references = [(part, _target_of(schema, part["$ref"])) for part in parts if is_local(part.get("$ref"))]
+    for part in patterned:
+        entries = enumerate(part["patternProperties"].items())
+        spelt = {searches.spell_out(pattern, names, number): inner for number, (pattern, inner) in entries}
+        part["patternProperties"] = spelt
+    pointers = {id(part): pointer for pointer, part in _schemas_by_pointer(schema)}
+    for part, target in references:
+        if "/patternProperties/" in part["$ref"] and id(target) in pointers:
+            part["$ref"] = "#" + quote(pointers[id(target)][1:])
 
 
 def _schemas_by_pointer(schema: Any) -> Iterator[tuple[str, Any]]:

@@ -6,6 +6,8 @@ syntax of `regex` would change the meaning of some expressions, so these charact
 (`(a{1000}){1000}` takes a second, one more level all memory): expressions that grow too large are refused.
 
 The time is that of the processor, not of the clock: a busy machine does not make an expression look slow.
+
+Patterns of JSON Schema have the syntax of ECMA-262 instead; they are rewritten for `regex` sign by sign.
 """
 
 from __future__ import annotations
@@ -20,6 +22,22 @@ _TOKEN = (
     r"|\{(?:(?P<least>\d+)(?:,\d*)?|,\d*)\}|(?P<brace>\{)|."
 )
 _IN_SET = r"(?s)(\\.)|\["
+_ECMA_TOKEN = (
+    r"(?s)\\u(?P<high>[dD][89abAB][\da-fA-F]{2})\\u(?P<low>[dD][c-fC-F][\da-fA-F]{2})"
+    r"|\\(?:u\{(?P<long>[\da-fA-F]{1,6})\}|[ux](?P<code>(?<=u)[\da-fA-F]{4}|(?<=x)[\da-fA-F]{2}))"
+    r"|\\c(?P<control>[A-Za-z])|\\(?P<class>[dDwWsS]|[pP](?:[A-Z]|\{[\w=]+\}))|\\k(?P<name><\w+>)"
+    r"|\\(?P<escaped>.)|(?P<set>\[(?:\^?\])?)|(?P<dash>-(?=\\[dDwWsSpP]))"
+    r"|\(\?(?:[:=!]|<[=!]|P?<(?=\w)|i[:)])|(?P<unknown>\(\?|\\)|."
+)
+_ECMA_SPACES = "\t-\r\x20\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
+_ECMA_NO_SPACES = (
+    "\0-\x08\x0e-\x1f!-\x9f\xa1-\u167f\u1681-\u1fff\u200b-\u2027\u202a-\u202e\u2030-\u205e\u2060-\u2fff"
+    "\u3001-\ufefe\uff00-\U0010ffff"
+)
+_ECMA_CLASSES = {
+    "d": "0-9", "D": "\0-/:-\U0010ffff", "w": "0-9A-Z_a-z", "W": "\0-/:-@\\[-\\^`{-\U0010ffff",
+    "s": _ECMA_SPACES, "S": _ECMA_NO_SPACES,
+}  # fmt: skip
 
 
 class Expression:
@@ -37,6 +55,16 @@ class Expression:
         """The first match at or after `start`; raises `TimeoutError` if that takes too long to find out."""
         found = self._pattern.search(text, start, timeout=seconds)
         return None if found is None else found.span()
+
+
+class EcmaExpression(Expression):
+    """One expression in the syntax of ECMA-262; raises `ValueError` with a reason if it is none."""
+
+    def __init__(self, text: str) -> None:
+        try:
+            self._pattern = _compile_expression(_escape_for_re(_to_regex_syntax(text)), multiline=False)
+        except (OverflowError, RecursionError) as error:
+            raise ValueError(str(error)) from None
 
 
 def _compile_expression(text: str, multiline: bool) -> Any:
@@ -82,3 +110,50 @@ def _escape_for_re(text: str) -> str:
         if sizes[-1] > LARGEST:
             raise ValueError(f"its repetitions come to more than {LARGEST} characters")
     return "".join(parts)
+
+
+def _to_regex_syntax(text: str) -> str:
+    """An expression of ECMA-262 as `regex` writes it; raises `ValueError` for what the standard does not know."""
+    parts: list[str] = []
+    is_in_set = is_after_class = False
+    for token in re.finditer(_ECMA_TOKEN, text):
+        sign, kind = token[0], token.lastgroup
+        if kind == "unknown" and not is_in_set:
+            raise ValueError(f"unknown sign {sign}")
+        if sign[0] == "\\":
+            sign = _escape_to_regex_syntax(token, is_in_set)
+        elif is_in_set:
+            is_in_set = sign[-1] != "]"
+            sign = "\\" + sign if sign[0] == "[" or kind == "dash" or (sign == "-" and is_after_class) else sign
+        elif kind == "set":
+            sign = {"[]": "(?!)", "[^]": "(?s:.)"}.get(sign, sign)
+            is_in_set = sign == "["
+        elif sign == "$":
+            sign = r"\Z"
+        is_after_class = kind == "class"
+        parts.append(sign)
+    return "".join(parts)
+
+
+def _escape_to_regex_syntax(token: re.Match[str], is_in_set: bool) -> str:
+    kind = token.lastgroup or ""
+    sign = token[kind]
+    if kind in ("long", "code", "low", "control"):
+        code = ord(sign.upper()) - ord("@") if kind == "control" else int(sign, 16)
+        if kind == "low":
+            code += (int(token["high"], 16) << 10) - (0xD800 << 10) - 0xDC00 + 0x10000
+        if code in range(0xD800, 0xE000) or code > 0x10FFFF:
+            raise ValueError(f"no character {token[0]}")
+        return f"\\U{code:08x}"
+    if kind == "class":
+        signs = _ECMA_CLASSES.get(sign, token[0])
+        return signs if is_in_set else f"[{signs}]"
+    if kind == "name":
+        return f"(?P={sign[1:-1]})"
+    if sign == "0" or (sign == "b" and is_in_set):
+        return "\\x00" if sign == "0" else "\\x08"
+    if sign in "tnvfr" or (not is_in_set and (sign in "bB" or sign.isdecimal())):
+        return token[0]
+    if sign.isalnum():
+        raise ValueError(f"unknown escape {token[0]}")
+    return re.escape(sign)

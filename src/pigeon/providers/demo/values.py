@@ -232,8 +232,9 @@ def _build_number(schema: dict[str, Any], wanted: int, kind: str) -> Json:
 
 
 def _is_valid(value: Json, schema: dict[str, Any]) -> bool:
-    """Whether a value fits; True for a schema that cannot be checked, because the run's own check decides then."""
-    from pigeon.agent.schema_check import BrokenSchema, CheckTooLong, SchemaCheck
+    """Whether a value fits; true for a schema that cannot be checked: then the run's own check decides."""
+    from pigeon.agent.schema_check import BrokenSchema, SchemaCheck
+    from pigeon.agent.schema_patterns import CheckTooLong
 
     try:
         return not SchemaCheck(schema, value, exact=True).find_errors(value)
