@@ -384,9 +384,7 @@ class RunOwner(Protocol):
     """
 
     @property
-    def calls(self) -> RunningCalls:
-        """The list of running calls."""
-        ...
+    def calls(self) -> RunningCalls: ...
 
     @property
     def one_at_a_time(self) -> bool:

@@ -17,7 +17,7 @@ NOTHING_TO_DO = (
     "serve a host program with: pigeon --mode rpc. See: pigeon --help"
 )
 
-# pi's commands for its packages. Here these words would be a prompt, which nobody means who types them.
+# pi's commands for its packages. Here these words would be a prompt, which is not what is meant.
 PACKAGE_COMMANDS = ("install", "remove", "uninstall", "update", "list")
 
 

@@ -172,7 +172,7 @@ class RecentRuns:
         self._runs: dict[str, RunRecord] = {}
 
     def add_event(self, event: ConversationEvent, run_id: str | Absent) -> None:
-        """Add an event to its run."""
+        """Add an event to the record of its run."""
         if isinstance(run_id, str) and isinstance(event, _KEPT):
             if run_id not in self._runs:
                 self._runs[run_id] = RunRecord()

@@ -61,7 +61,7 @@ class PermissionControl(Protocol):
     """The view of a host on permission rules."""
 
     def set_host_rules(self, rules: Json) -> None:
-        """Raises `Refusal`."""
+        """Raises `Refusal` for rules that cannot be understood."""
         ...
 
     def set_host_mode(self, mode: ApprovalMode) -> None:

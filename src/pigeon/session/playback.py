@@ -173,7 +173,6 @@ class SessionPlayer:
         self._clock.move_to(line)
 
     async def pass_time(self, ms: float) -> None:
-        """Let session time pass."""
         await self._pace.pause(ms)
         self._at += int(ms)
 

@@ -128,7 +128,6 @@ def _fill_in_task(task: TodoTaskGiven, free: Iterator[str]) -> TodoTask:
 
 
 def _free_ids(kind: str, taken: Iterable[str | Absent | None]) -> Iterator[str]:
-    """Unused ids, counting up."""
     known = set(taken)
     return (id for id in (f"{kind}-{number}" for number in count(1)) if id not in known)
 

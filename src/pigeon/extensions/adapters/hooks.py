@@ -118,7 +118,6 @@ class ExtensionHooks:
         return current
 
     async def transform_message(self, message: Message) -> Message:
-        """The message to record."""
         current = message
 
         def on_answer(answer: Answer) -> bool:

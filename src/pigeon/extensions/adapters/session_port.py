@@ -198,7 +198,6 @@ class ControlPort:
         return None if isinstance(usage, Absent) else usage
 
     def system_prompt(self) -> str:
-        """The current system prompt."""
         return self._session.system_prompt.text()
 
     def commands(self) -> list[SlashCommand]:

@@ -67,7 +67,7 @@ class Context:
         return self._access.call(None, lambda port: port.control.context_usage())
 
     def system_prompt(self) -> str:
-        """The current system prompt."""
+        """The system prompt of the next request."""
         return self._access.call(None, lambda port: port.control.system_prompt())
 
     def commands(self) -> list[SlashCommand]:
@@ -139,7 +139,7 @@ class ToolContext(Context):
         self._stopped.set()
 
     async def update(self, progress: str | ToolOutput) -> None:
-        """Show all progress so far."""
+        """Show the host all progress so far."""
         outcome = outcome_of(progress)
         await self._access.bridge.run(lambda: self._run.update(outcome))
 

@@ -30,7 +30,7 @@ class NotBound(RuntimeError):
 
 
 def text_of_error(error: BaseException) -> str:
-    """A text for any exception."""
+    """A text for any exception, even one whose own text fails."""
     if isinstance(error, ExtensionFailed):
         return str(error)
     kind = type(error).__name__

@@ -184,7 +184,7 @@ class BatchFolder:
             )
 
     def read_record(self) -> BatchRecord:
-        """Raises `StartupError`."""
+        """Raises `StartupError` for a missing or invalid record."""
         try:
             with open(self._file(BATCH_FILE), "rb") as file:
                 record = codec.convert(codec.decode(file.read()), BatchRecord)

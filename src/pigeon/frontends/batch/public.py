@@ -111,7 +111,7 @@ async def batch(
 def _open_batch(
     tasks: TaskSource | str | os.PathLike[str] | None, out: str, resume: bool, choices: BatchChoices
 ) -> OpenedBatch:
-    """Runs in a thread."""
+    """Checks the options and tasks; runs in a thread."""
     environment = environment_of_process()
     of_batch = {name: choices.get(name) for name in BatchChoices.__annotations__.keys() - AgentChoices.__annotations__}
     of_agents = {name: value for name, value in choices.items() if name not in of_batch}

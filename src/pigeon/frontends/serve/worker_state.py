@@ -92,7 +92,7 @@ class QueueFile:
             self._session.queue.restore(waiting)
 
     def save_if_changed(self) -> None:
-        """Raises `OSError`."""
+        """Raises `OSError` if it cannot be written."""
         kept = KeptQueue(self._session.transcript.journal.session_id, self._session.queue.kept_messages())
         if kept.messages and kept != self._written:
             replace_file(self._path, codec.encode(kept), 0o600)
@@ -127,7 +127,7 @@ class StateFile:
             session.engine.limits.restore_use(before.used)
 
     def save_if_changed(self) -> None:
-        """Raises `OSError`."""
+        """Raises `OSError` if it cannot be written."""
         session, journal = self._session, self._session.transcript.journal
         if not journal.is_saved and any(line.type == "session_info" for line in journal.lines):
             # A named session needs a file: without one its name would be lost.

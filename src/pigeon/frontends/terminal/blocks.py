@@ -78,7 +78,7 @@ class ShellCard(Struct):
 
 
 class Notice(Struct):
-    """A line of Pigeon itself."""
+    """A line from Pigeon, not from the model or a tool."""
 
     text: str
     kind: NoticeKind = "info"

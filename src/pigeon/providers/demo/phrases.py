@@ -33,8 +33,6 @@ class DemoStep(Struct, frozen=True):
 
 
 class DemoReply(Struct, frozen=True):
-    """A reply that needs no tool."""
-
     text: str
     is_understood: bool = True
 

@@ -44,8 +44,6 @@ class AgentLine(_RecordedLine, tag="agent", kw_only=True):
 
 
 class ClockLine(_RecordedLine, tag="clock", kw_only=True):
-    """A reading of the clock."""
-
     readings: list[int]
 
 

@@ -82,7 +82,6 @@ class PieceCutter:
         self._state = seed & 0xFFFFFFFF
 
     def cut(self, text: str) -> Iterator[str]:
-        """The text in pieces."""
         at = 0
         while at < len(text):
             self._state = (self._state * 1_664_525 + 1_013_904_223) & 0xFFFFFFFF

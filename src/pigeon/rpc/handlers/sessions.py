@@ -64,7 +64,7 @@ async def clone(cmd: c.Clone, s: Session) -> answers.Cancelled:
 
 @handles(c.GetForkMessages, c.GetBranchMessages)
 def get_fork_messages(cmd: c.GetForkMessages | c.GetBranchMessages, s: Session) -> LongAnswer:
-    """On every branch, in order."""
+    """User messages of every branch, in order."""
     return LongAnswer(encode_fork_messages(_current_entries(s.journal.lines)))
 
 
@@ -82,7 +82,6 @@ def get_entries(cmd: c.GetEntries, s: Session) -> LongAnswer:
 
 @handles(c.GetTree)
 def get_tree(cmd: c.GetTree, s: Session) -> LongAnswer:
-    """All entries as a tree."""
     return LongAnswer(encode_tree(_current_entries(s.journal.lines), s.journal.leaf_id))
 
 

@@ -137,7 +137,6 @@ def find_prunable_results(branch: Sequence[EntryLine], keep_tokens: int) -> list
 
 
 def prune_results(journal: Journal, found: list[tuple[str, str, int]]) -> list[ContextEdit]:
-    """Record the replacements."""
     return [
         journal.append(ContextEdit, target_id=entry_id, replacement={"content": note}) for entry_id, note, _ in found
     ]

@@ -330,7 +330,6 @@ class Transcript:
         return next((line.id for line in reversed(self._journal.branch) if line.role == "user"), None)
 
     def switch_journal(self, journal: Journal) -> None:
-        """Replace the journal."""
         self._journal.close()
         self._journal = journal
 

@@ -51,7 +51,6 @@ class HostShell:
         return self._workplace
 
     def set_workplace(self, workplace: Workplace) -> None:
-        """Run later commands there."""
         self._workplace = workplace
 
     def run(self, command: str, excluded: bool, id: Json | Absent) -> Coroutine[None, None, BashResult]:

@@ -165,8 +165,6 @@ class _End:
 
 
 class _Definition:
-    """A checked definition."""
-
     __slots__ = ("description", "hidden", "label", "name", "parameters", "reads_only")
 
     def __init__(self, name: str, description: str, parameters: dict[str, Json], tool: HostTool) -> None:

@@ -349,7 +349,6 @@ class ForkFamily:
         return None
 
     def forget(self, pid: int) -> None:
-        """Drop the data of a process."""
         self._codes.pop(pid, None)
 
     def close(self) -> None:

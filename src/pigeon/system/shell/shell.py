@@ -26,8 +26,6 @@ LONGEST_TIMEOUT = 2_147_483.647
 
 
 class Stoppable(Protocol):
-    """Can stop a command."""
-
     @property
     def cancelled(self) -> bool: ...
 

@@ -130,7 +130,7 @@ class Edition(ABC):
 
     @abstractmethod
     def permission_params(self, view: ToolView, title: str, options: list[Json]) -> dict[str, Json]:
-        """The params of `session/request_permission`, without the session id."""
+        """The params of session/request_permission, without the session id."""
 
     # Updates: each method returns what this version sends for an occasion, which may be nothing.
 

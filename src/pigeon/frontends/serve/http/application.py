@@ -449,5 +449,5 @@ async def _answer_unknown_route(request: Request, error: Exception) -> Response:
 
 
 async def _answer_disconnected(request: Request, error: Exception) -> Response:
-    """Answer a client that disconnected during its request, for the log and the counters; nobody reads it."""
+    """Answer a client that disconnected during its request, for the log and the counters; it is not read."""
     return Response(status_code=400)

@@ -112,7 +112,7 @@ class Connections:
         return connection
 
     def make_known(self, connection: PeerConnection) -> None:
-        """Raises `HttpRefusal`."""
+        """Raises `HttpRefusal` if there are too many known ones."""
         if len(self._known) >= self.limits.known:
             self._counts.count_refusal("connections")
             raise HttpRefusal(503, "connections", "There are too many connections. Try again later", RETRY_SECONDS)
