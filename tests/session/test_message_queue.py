@@ -45,12 +45,12 @@ def texts(items: Any) -> list[str]:
 )
 def test_each_queue_delivers_by_its_own_mode(steering: Any, follow_up: Any, now: list[str], later: list[str]) -> None:
     queue = Told(steering_mode=steering, follow_up_mode=follow_up).fill()
-    assert (texts(queue.next_steering()), texts(queue.next_follow_ups())) == (now, later)
+    assert (texts(queue.peek_steering()), texts(queue.peek_follow_ups())) == (now, later)
     assert (queue.steering_mode, queue.follow_up_mode) == (steering, follow_up)
     changed = Told().fill()
     changed.set_steering_mode(steering)
     changed.set_follow_up_mode(follow_up)
-    assert (texts(changed.next_steering()), texts(changed.next_follow_ups())) == (now, later)
+    assert (texts(changed.peek_steering()), texts(changed.peek_follow_ups())) == (now, later)
 
 
 def test_every_change_is_told_whole() -> None:
@@ -63,12 +63,12 @@ def test_every_change_is_told_whole() -> None:
 async def test_a_delivered_message_leaves_the_queue_and_nothing_else_does() -> None:
     told = Told()
     queue = told.fill()
-    (item,) = queue.next_steering()
+    (item,) = queue.peek_steering()
     assert queue.try_reserve_item(item)
     await queue.mark_delivered(item)
     assert not queue.try_reserve_item(item)
     assert told.updates[-1] == "s2|f1,f2"
-    assert texts(queue.next_steering()) == ["s2"]
+    assert texts(queue.peek_steering()) == ["s2"]
     await queue.mark_delivered(item)
     assert len(queue) == 3
 
@@ -76,7 +76,7 @@ async def test_a_delivered_message_leaves_the_queue_and_nothing_else_does() -> N
 def test_what_is_taken_back_is_given_to_the_host_and_no_longer_waits() -> None:
     told = Told()
     queue = told.fill()
-    waiting = [*queue.next_steering(), *queue.next_follow_ups()]
+    waiting = [*queue.peek_steering(), *queue.peek_follow_ups()]
     assert queue.clear() == (["s1", "s2"], ["f1", "f2"])
     assert [queue.try_reserve_item(item) for item in waiting] == [False, False]
     assert (len(queue), told.updates[-1]) == (0, "|")
@@ -100,7 +100,7 @@ def test_only_steering_interrupts_and_only_where_the_mode_says_so(mode: Any, kin
 async def test_a_message_that_is_being_delivered_cannot_be_taken_back_before_the_run_ends() -> None:
     told = Told()
     queue = told.fill()
-    (item,) = queue.next_steering()
+    (item,) = queue.peek_steering()
     assert queue.try_reserve_item(item)
     for change in (queue.remove, queue.promote, lambda id: queue.edit(id, user("late"))):
         with pytest.raises(Refusal, match="delivered or taken back"):
@@ -116,7 +116,7 @@ def test_an_edited_message_must_have_room() -> None:
     queue = MessageQueue(lambda event: None, SessionSettings(), QueueLimits(messages=2, characters=10))
     queue.add(user("12345"), "followUp")
     queue.add(user("12345"), "steering")
-    (item,) = queue.next_steering()
+    (item,) = queue.peek_steering()
     with pytest.raises(QueueFull):
         queue.edit(item.id, user("123456"))
     assert queue.edit(item.id, user("54321")).text == "54321"
@@ -127,7 +127,7 @@ def test_an_edited_message_must_have_room() -> None:
 def test_a_promoted_message_is_the_next_steering_message_wherever_it_waited() -> None:
     told = Told()
     queue = told.fill()
-    (last,) = queue.next_follow_ups()
+    (last,) = queue.peek_follow_ups()
     queue.promote(last.id)
     assert told.updates[-1] == "f1,s1,s2|f2"
-    assert texts(queue.next_steering()) == ["f1"]
+    assert texts(queue.peek_steering()) == ["f1"]

@@ -31,7 +31,7 @@ async def test_a_full_queue_refuses_and_takes_again_when_there_is_room() -> None
     with pytest.raises(QueueFull, match="3 messages wait in it"):
         queue.add(user_message("too many"), "followUp")
     assert (len(queue), len(posted)) == (3, 3)
-    await queue.mark_delivered(queue.next_steering()[0])
+    await queue.mark_delivered(queue.peek_steering()[0])
     queue.add(user_message("fits"), "followUp")
     assert len(queue) == 3
 
@@ -60,7 +60,7 @@ def test_a_long_queue_is_told_now_and_then_and_always_as_it_is_in_the_end() -> N
         await asyncio.sleep(60)
         assert len(last(posted).follow_up) == 1000
         for _ in range(500):
-            await queue.mark_delivered(queue.next_follow_ups()[0])
+            await queue.mark_delivered(queue.peek_follow_ups()[0])
         await asyncio.sleep(60)
         assert len(last(posted).follow_up) == 500
         assert posted_characters(posted) < 5_000_000

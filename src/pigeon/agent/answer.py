@@ -21,7 +21,7 @@ from pigeon.agent.inference import (
     ModelRequest,
     Named,
     Sampled,
-    failure_from_error,
+    report_failure,
 )
 from pigeon.agent.interfaces import ModelProvider, Publish, Watch
 from pigeon.agent.scope import Scope
@@ -109,7 +109,7 @@ class Fold:
         elif isinstance(delta, Sampled):
             self.sampled = delta
         elif isinstance(delta, Named):
-            self._count_characters(len(delta.response_id or "") + len(delta.response_model or ""))
+            self._add_and_check_size(len(delta.response_id or "") + len(delta.response_model or ""))
             self._name = delta
         return None
 
@@ -118,7 +118,7 @@ class Fold:
             raise ValueError(f"block {delta.index} opened out of order")
         if delta.index >= self._limits.blocks:
             raise AnswerTooLong(f"it has more than {self._limits.blocks} blocks")
-        self._count_characters(len(delta.call_id) + len(delta.name))
+        self._add_and_check_size(len(delta.call_id) + len(delta.name))
         if delta.kind == "toolCall":
             if max(len(delta.call_id), len(delta.name)) > LONGEST_NAME:
                 raise AnswerTooLong(f"the name or id of a tool call has more than {LONGEST_NAME} characters")
@@ -140,14 +140,14 @@ class Fold:
         self._call_ids.add(unique)
         return unique
 
-    def _count_characters(self, size: int) -> None:
+    def _add_and_check_size(self, size: int) -> None:
         self._size += size
         if self._size > self._limits.characters:
             raise AnswerTooLong(f"it has more than {self._limits.characters} characters")
 
     def _grow_block(self, delta: BlockGrew) -> StreamEvent:
         block = self._blocks[delta.index]
-        self._count_characters(len(delta.text))
+        self._add_and_check_size(len(delta.text))
         block.parts.append(delta.text)
         if block.kind == "text":
             return TextDelta(content_index=delta.index, delta=delta.text)
@@ -158,7 +158,7 @@ class Fold:
     def _close_block(self, delta: BlockClosed, *, cut_off: bool = False) -> StreamEvent:
         block = self._blocks[delta.index]
         if isinstance(delta.signature, str):
-            self._count_characters(len(delta.signature))
+            self._add_and_check_size(len(delta.signature))
         text = "".join(block.parts)
         block.parts = [text]
         if block.kind == "text":
@@ -265,7 +265,7 @@ class AnswerStream:
         except AnswerTooLong as error:
             finished = Finished(stop="error", failure=_too_long_failure(error))
         except Exception as error:
-            finished = Finished(stop="error", failure=failure_from_error(error))
+            finished = Finished(stop="error", failure=report_failure(error))
         if finished is None:
             finished = Finished(stop="error", failure=_truncated_failure())
         elif finished.stop == "length" and self._fold.is_filled_by_prompt:
@@ -317,7 +317,7 @@ class AnswerStream:
             await self._announce_start()
         await self._publish(MessageUpdate(usage=self._fold.usage, assistant_message_event=event))
         for watch in self._watches:
-            seen = watch.process_event(event)
+            seen = watch.check_for_cut(event)
             if seen is not None:
                 self.cut = True
                 await self._publish(seen)

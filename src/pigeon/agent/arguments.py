@@ -89,12 +89,12 @@ class _Coercion:
         branches = schema.get("anyOf") or schema.get("oneOf")
         if branches:
             value = self._coerce_to_branch(value, branches)
-        value = _to_one_type(value, types_of(schema))
+        value = _coerce_to_one_of_types(value, types_of(schema))
         if isinstance(value, dict):
             return self._coerce_object(value, schema)
         if isinstance(value, list):
             return self._coerce_list(value, schema)
-        return _to_listed(value, fixed_values(schema))
+        return _coerce_to_listed_value(value, fixed_values(schema))
 
     def _resolve_schema(self, schema: Schema | bool) -> Schema | bool:
         self._check.steps.count_step()
@@ -147,7 +147,7 @@ _UNCHANGED = object()
 _BOOLEANS: dict[Any, bool] = {"true": True, "false": False, "1": True, "0": False, 1: True, 0: False, None: False}
 
 
-def _to_one_type(value: Any, types: list[str]) -> Any:
+def _coerce_to_one_of_types(value: Any, types: list[str]) -> Any:
     """The value converted to the first possible type; unchanged if it already has one of the types, or if none is
     possible."""
     if any(is_of_kind(value, name) for name in types):
@@ -157,7 +157,7 @@ def _to_one_type(value: Any, types: list[str]) -> Any:
     return next((one for one in changed if one is not _UNCHANGED), value)
 
 
-def _to_listed(value: Any, values: list[Any]) -> Any:
+def _coerce_to_listed_value(value: Any, values: list[Any]) -> Any:
     """The listed value that a scalar spells, as the text 1 does for the number."""
     if isinstance(value, (str, int, float)) and not any(is_same_json(value, listed) for listed in values):
         scalars = [listed for listed in values if isinstance(listed, (str, int, float))]
@@ -174,17 +174,17 @@ def _to_type(value: Any, wanted: str) -> Any:
     if wanted in ("number", "integer"):
         return _to_number(value, wanted)
     if wanted == "boolean":
-        return _BOOLEANS.get(value.lower() if isinstance(value, str) else _to_hashable(value), _UNCHANGED)
+        return _BOOLEANS.get(value.lower() if isinstance(value, str) else _keep_if_hashable(value), _UNCHANGED)
     if wanted == "string":
         return _to_string(value)
     if wanted == "array" and value is not None:
         return [value]
-    if wanted == "null" and _to_hashable(value) in ("", 0):
+    if wanted == "null" and _keep_if_hashable(value) in ("", 0):
         return None
     return _UNCHANGED
 
 
-def _to_hashable(value: Any) -> Any:
+def _keep_if_hashable(value: Any) -> Any:
     return value if isinstance(value, (str, int, float, type(None))) else _UNCHANGED
 
 

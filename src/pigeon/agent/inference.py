@@ -66,7 +66,7 @@ class Failure(Struct, frozen=True):
     retry_after_ms: int | None = None
 
 
-def failure_from_error(error: Exception) -> Failure:
+def report_failure(error: Exception) -> Failure:
     """The failure for an exception in a run, with a text for hosts; details of our own defects go to stderr."""
     if not isinstance(error, PigeonError):
         import traceback

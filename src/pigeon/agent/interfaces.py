@@ -150,7 +150,7 @@ class PreparedCall:
         """The tool's preview of the change, or None if there is nothing to show."""
         return await self._scope.wait(self.tool.preview(self._arguments, self._subject))
 
-    def conceal(self, conceals: Callable[[str], bool]) -> None:
+    def conceal_paths(self, conceals: Callable[[str], bool]) -> None:
         """Hide real paths for which this returns True; files that show the memory of processes are always hidden."""
         self._conceals = lambda place: is_process_memory(place) or conceals(place)
 
@@ -215,11 +215,11 @@ class HostAccess(Protocol):
         """True if the host wants reports of changed files."""
         ...
 
-    def path_for_reading(self, place: str) -> str | None:
+    def find_host_path_to_read(self, place: str) -> str | None:
         """The path under which to request a file from the host, or None if it is read from the disk."""
         ...
 
-    def path_for_writing(self, place: str) -> str | None:
+    def find_host_path_to_write(self, place: str) -> str | None:
         """The path under which the host writes a file, or None if it is written to the disk."""
         ...
 
@@ -248,10 +248,10 @@ class NoHost:
     runs_commands = False
     wants_changes = False
 
-    def path_for_reading(self, place: str) -> str | None:
+    def find_host_path_to_read(self, place: str) -> str | None:
         return None
 
-    def path_for_writing(self, place: str) -> str | None:
+    def find_host_path_to_write(self, place: str) -> str | None:
         return None
 
     async def read(self, run: ToolRun, path: str) -> str:
@@ -352,11 +352,11 @@ class Feed(Protocol):
         """True if a queued message skips tool calls that have not started."""
         ...
 
-    def next_steering(self) -> list[QueuedItem]:
+    def peek_steering(self) -> list[QueuedItem]:
         """The steering messages to deliver now, by their mode; they stay queued until delivered."""
         ...
 
-    def next_follow_ups(self) -> list[QueuedItem]:
+    def peek_follow_ups(self) -> list[QueuedItem]:
         """The follow-ups to deliver now, by their mode."""
         ...
 
@@ -372,7 +372,7 @@ class Feed(Protocol):
 class Watch(Protocol):
     """Checks an answer while it streams."""
 
-    def process_event(self, event: StreamEvent) -> Outbound | None:
+    def check_for_cut(self, event: StreamEvent) -> Outbound | None:
         """The event to announce if the answer must be cut here, or None to continue."""
         ...
 
@@ -430,11 +430,11 @@ class RunOwner(Protocol):
         """The tools that can be called now."""
         ...
 
-    def find_missing_tool(self, name: str) -> Tool | None:
+    def find_unlisted_tool(self, name: str) -> Tool | None:
         """The tool that a call names and `tools` lacks, or a stand-in that waits for it; raises `ToolFailed`."""
         ...
 
-    async def declare_tools(self) -> None:
+    async def announce_tools(self) -> None:
         """Announce the tools of the run if they have changed; called once, before the first message."""
         ...
 

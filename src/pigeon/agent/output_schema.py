@@ -180,7 +180,7 @@ class _Inlining:
         reference = schema["$ref"]
         if inside.count(reference) > 1 or (len(inside) > MOST_FOLLOWED and self._is_recursive(reference)):
             return self._cut_recursion(reference, out)
-        self._check_reference(reference)
+        self._refuse_endless_reference(reference)
         target = self._inline_schema(self._target_of(reference), (*inside, reference))
         if isinstance(target, dict) and not out.keys() - _REMARKS:
             return {**target, **out}
@@ -207,7 +207,7 @@ class _Inlining:
             self._recursive[reference] = reference in seen
         return self._recursive[reference]
 
-    def _check_reference(self, reference: Any) -> None:
+    def _refuse_endless_reference(self, reference: Any) -> None:
         """Refuse a reference that leads back to itself without a step into the value, which could not be checked."""
         seen: set[int] = set()
         waiting = [self._target_of(reference)]

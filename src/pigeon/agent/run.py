@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from pigeon.agent.answer import AnswerStream, Fold
-from pigeon.agent.inference import Failure, failure_from_error
+from pigeon.agent.inference import Failure, report_failure
 from pigeon.agent.interfaces import Feed, Gate, ModelProvider, Publish, QueuedItem, RunOwner, Spoken, ToolMode
 from pigeon.agent.scope import Scope
 from pigeon.agent.tool_calls import ToolBatch
@@ -95,9 +95,9 @@ class Run:
     async def _play_turns(self, opening: Sequence[Spoken], resumes: bool) -> RunResult:
         await self._publish(AgentStart())
         await self._publish(TurnStart())
-        await self._owner.declare_tools()
+        await self._owner.announce_tools()
         await self._publish_messages(opening)
-        queued = self._queued_at_start(resumes)
+        queued = self._reserve_queued_at_start(resumes)
         while True:
             turn = await self._play_turn(queued)
             following = await self._prepare_next_turn(turn)
@@ -111,9 +111,9 @@ class Run:
         for message in messages:
             await self._publish_message(message)
 
-    def _queued_at_start(self, resumes: bool) -> Sequence[QueuedItem]:
-        steering = [] if self._is_cancelled() else self._feed.next_steering()
-        return self._reserve_items(steering or (self._feed.next_follow_ups() if resumes else []))
+    def _reserve_queued_at_start(self, resumes: bool) -> Sequence[QueuedItem]:
+        steering = [] if self._is_cancelled() else self._feed.peek_steering()
+        return self._reserve_items(steering or (self._feed.peek_follow_ups() if resumes else []))
 
     def _reserve_items(self, items: Sequence[QueuedItem]) -> list[QueuedItem]:
         if not items or not self._owner.can_accept_messages():
@@ -153,7 +153,7 @@ class Run:
         """The next turn, or None if the run ends with this one."""
         if self._is_cancelled() or turn.has_failed:
             return None
-        queued = self._queued_after(turn)
+        queued = self._find_queued_after(turn)
         ends = not queued and not turn.wants_more
         said = await self._owner.collect_additions(turn.answer, turn.results, ends)
         if self._is_cancelled() or said is None or (ends and not said):
@@ -162,13 +162,13 @@ class Run:
         if self._is_cancelled():
             return None
         # A compaction between the turns takes time: messages may have been removed or added.
-        queued = self._reserve_items(queued) or self._reserve_items(self._feed.next_steering())
+        queued = self._reserve_items(queued) or self._reserve_items(self._feed.peek_steering())
         return NextTurn(said, queued) if queued or turn.wants_more or said else None
 
-    def _queued_after(self, turn: Turn) -> Sequence[QueuedItem]:
+    def _find_queued_after(self, turn: Turn) -> Sequence[QueuedItem]:
         """Steering messages at once, follow-ups when the agent would otherwise stop."""
-        steering = self._feed.next_steering()
-        return steering or ([] if turn.wants_more or turn.cut else self._feed.next_follow_ups())
+        steering = self._feed.peek_steering()
+        return steering or ([] if turn.wants_more or turn.cut else self._feed.peek_follow_ups())
 
     async def _end_run(self, turn: Turn) -> RunResult:
         wants_retry = turn.answer.stop_reason == "error" and await self._owner.should_retry_answer(
@@ -180,7 +180,7 @@ class Run:
     async def _end_after_crash(self, error: Exception) -> RunResult:
         """End the run after a defect of our own, with the reason, so that it does not look like a hang."""
         answer = Fold(self._owner.model(), self._now()).to_message(
-            "aborted" if self._is_cancelled() else "error", error=failure_from_error(error).message
+            "aborted" if self._is_cancelled() else "error", error=report_failure(error).message
         )
         await self._publish(MessageStart(message=answer))
         await self._publish(MessageEnd(message=answer))

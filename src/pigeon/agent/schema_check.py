@@ -63,8 +63,8 @@ _FORMATS = {
 }
 # The error texts by keyword. Missing keywords use the library's texts.
 _REASONS: dict[str, Callable[[Any, Any], str]] = {
-    "type": lambda kind, value: describe_expected_type(kind.types, value),
-    "enum": lambda kind, _: describe_listed_values(kind.options),
+    "type": lambda kind, value: explain_wrong_type(kind.types, value),
+    "enum": lambda kind, _: explain_unlisted_value(kind.options),
     "const": lambda kind, _: f"expected {codec.encode(kind.expected_value).decode()}",
     "minimum": lambda kind, _: f"expected >= {kind.limit}",
     "maximum": lambda kind, _: f"expected <= {kind.limit}",
@@ -161,7 +161,7 @@ class SchemaCheck:
         """Whether a value fits a part of `self.schema`."""
         if isinstance(part, bool):
             return part
-        is_valid = self._parts_by_pointer()[self._pointers[id(part)]].is_valid(_with_finite_numbers(value))
+        is_valid = self._validators_by_pointer()[self._pointers[id(part)]].is_valid(_with_finite_numbers(value))
         self._searches.raise_if_slow()
         return is_valid
 
@@ -174,7 +174,7 @@ class SchemaCheck:
             return []
         if self._count_applications(self.schema, value, {}) > self.steps.limit:
             raise CheckTooLong("the schema has too many ways to read them")
-        reasons = list(dict.fromkeys(self._reasons(self._whole.iter_errors(value), value)))
+        reasons = list(dict.fromkeys(self._explain_errors(self._whole.iter_errors(value), value)))
         self._searches.raise_if_slow()
         return reasons
 
@@ -197,7 +197,8 @@ class SchemaCheck:
         for _ in range(MOST_REPAIRS):
             try:
                 return validator_for(
-                    self.schema, **self._validator_options(propertyNames=_make_names_keyword(self._parts_by_pointer))
+                    self.schema,
+                    **self._validator_options(propertyNames=_make_names_keyword(self._validators_by_pointer)),
                 )
             except ValidationError as error:
                 if self._exact or not error.instance_path:
@@ -217,23 +218,23 @@ class SchemaCheck:
         options = RegexOptions(LARGEST_SPELT, LARGEST_SPELT)
         return {"offline": True, "pattern_options": options, "keywords": {**own, **keywords}}
 
-    def _parts_by_pointer(self) -> ValidatorMap:
+    def _validators_by_pointer(self) -> ValidatorMap:
         from jsonschema_rs import validator_map_for
 
         if self._parts is None:
             self._parts = validator_map_for(self.schema, **self._validator_options())
         return self._parts
 
-    def _reasons(self, errors: Iterable[ValidationError], root: Any) -> Iterator[Reason]:
+    def _explain_errors(self, errors: Iterable[ValidationError], root: Any) -> Iterator[Reason]:
         for error in errors:
             path = [str(step) for step in error.instance_path]
             kind: Any = error.kind
             if type(kind).__name__ in ("AnyOf", "OneOfNotValid"):
-                yield from self._union_reasons(error, path, root)
+                yield from self._explain_union_error(error, path, root)
             else:
-                yield from ((".".join([*path, *inner]), reason) for inner, reason in self._own_reasons(error, root))
+                yield from ((".".join([*path, *inner]), reason) for inner, reason in self._explain_error(error, root))
 
-    def _own_reasons(self, error: ValidationError, root: Any) -> Iterator[tuple[list[str], str]]:
+    def _explain_error(self, error: ValidationError, root: Any) -> Iterator[tuple[list[str], str]]:
         """The reasons of one error, with their places below its own."""
         kind: Any = error.kind
         value: Any = error.instance
@@ -258,7 +259,7 @@ class SchemaCheck:
             word = _REASONS.get(type(kind).__name__) or _REASONS.get(name)
             yield [], word(kind, value) if word else error.message[:LONGEST_REASON]
 
-    def _union_reasons(self, error: ValidationError, path: list[str], root: Any) -> Iterator[Reason]:
+    def _explain_union_error(self, error: ValidationError, path: list[str], root: Any) -> Iterator[Reason]:
         """By the property that distinguishes the branches, else by the branch that is nearest to the value."""
         kind: Any = error.kind
         value: Any = error.instance
@@ -269,17 +270,17 @@ class SchemaCheck:
         if not found:
             types = [types_of(form) if isinstance(form, dict) else [] for form in followed]
             names = dict.fromkeys(name for listed in types for name in listed)
-            yield place, describe_expected_type(list(names), value) if all(types) else NO_ALTERNATIVE
+            yield place, explain_wrong_type(list(names), value) if all(types) else NO_ALTERNATIVE
             return
-        tag = _tag_of([form for form, _ in found]) if isinstance(value, dict) else None
+        tag = _find_discriminator([form for form, _ in found]) if isinstance(value, dict) else None
         if tag is not None:
             key, values = tag
             if key not in value or not any(is_same_json(value[key], listed) for listed in values):
-                yield ".".join([*path, key]), describe_listed_values(values)
+                yield ".".join([*path, key]), explain_unlisted_value(values)
                 return
             found = [one for one in found if value[key] in fixed_values(one[0]["properties"][key])]
         found.sort(key=lambda one: -_count_known_keys(value, one[0]))
-        reasons = [list(self._reasons(errors, root)) for _, errors in found]
+        reasons = [list(self._explain_errors(errors, root)) for _, errors in found]
         yield from min(filter(None, reasons), key=len, default=[(place, NO_ALTERNATIVE)])
 
     def _count_applications(self, part: Any, value: Any, known: dict[tuple[int, int], int]) -> int:
@@ -457,12 +458,12 @@ def fixed_values(schema: Any) -> list[Any]:
     return [schema["const"]] if "const" in schema else list(schema.get("enum", []))
 
 
-def describe_expected_type(types: Iterable[str], value: Any) -> str:
+def explain_wrong_type(types: Iterable[str], value: Any) -> str:
     """The error text for a value of the wrong type."""
     return f"expected {' or '.join(types)}, got {kind_of(value)}"
 
 
-def describe_listed_values(values: list[Any]) -> str:
+def explain_unlisted_value(values: list[Any]) -> str:
     """The error text for a value that is not listed: the listed values, or the first of many."""
     listed = ",".join(codec.encode(value).decode() for value in values[:MOST_VALUES])
     more = len(values) - MOST_VALUES
@@ -597,7 +598,7 @@ def _count_known_keys(value: Any, schema: Schema) -> int:
     return len(value.keys() & schema.get("properties", {}).keys()) if isinstance(value, dict) else 0
 
 
-def _tag_of(forms: list[Schema]) -> tuple[str, list[Any]] | None:
+def _find_discriminator(forms: list[Schema]) -> tuple[str, list[Any]] | None:
     """The required property that distinguishes several forms, with its values in all of them."""
     if len(forms) < 2:
         return None

@@ -143,7 +143,7 @@ class ToolBatch:
         running: list[asyncio.Task[None]] = []
         all_begun = asyncio.Event()
 
-        async def finish(index: int, prepared: PreparedCall, scope: Scope) -> None:
+        async def execute_and_announce_end(index: int, prepared: PreparedCall, scope: Scope) -> None:
             try:
                 ended[index] = await self._announce_end(prepared.call, await self._execute(prepared, scope))
             finally:
@@ -153,29 +153,29 @@ class ToolBatch:
             await self._announce_start(call, tools.get(call.name))
             scope = self._owner.calls.begin_call(call.id, self._scope)
             try:
-                self._check_not_skipped(call, refused)
+                self._raise_if_not_admitted(call, refused)
                 prepared = await self._prepare_call(call, tools, scope)
             except BaseException as error:
                 try:
                     if not isinstance(error, Exception):
                         raise
-                    ended[index] = await self._announce_end(call, self._error_result_of(error))
+                    ended[index] = await self._announce_end(call, self._error_to_result(error))
                 finally:
                     self._owner.calls.end_call(scope)
                 continue
             # The gate decides about this call before the next one of the group starts, in call order.
             if len(group) == 1:
-                await finish(index, prepared, scope)
+                await execute_and_announce_end(index, prepared, scope)
             else:
-                work = finish(index, prepared, scope)
+                work = execute_and_announce_end(index, prepared, scope)
                 if self._owner.one_at_a_time:
-                    work = _run_in_turn(work, all_begun, running[-1] if running else None)
+                    work = _run_after_previous(work, all_begun, running[-1] if running else None)
                 running.append(asyncio.ensure_future(work))
         all_begun.set()
         await asyncio.gather(*running)
         return [end for end in ended if end is not None]
 
-    def _check_not_skipped(self, call: ToolCall, refused: dict[str, str]) -> None:
+    def _raise_if_not_admitted(self, call: ToolCall, refused: dict[str, str]) -> None:
         self._scope.raise_if_cancelled()
         if call.id in refused:
             raise ToolFailed(refused[call.id])
@@ -186,7 +186,7 @@ class ToolBatch:
             raise ToolFailed(limit)
 
     async def _prepare_call(self, call: ToolCall, tools: dict[str, Tool], scope: Scope) -> PreparedCall:
-        tool = tools.get(call.name) or self._owner.find_missing_tool(call.name)
+        tool = tools.get(call.name) or self._owner.find_unlisted_tool(call.name)
         if tool is None:
             raise ToolFailed(f"Tool {call.name} not found")
         prepared = PreparedCall(call, tool, scope)
@@ -201,10 +201,10 @@ class ToolBatch:
             raise
         return prepared
 
-    def _error_result_of(self, error: Exception) -> CallResult:
+    def _error_to_result(self, error: Exception) -> CallResult:
         """The error result; a call that was aborted while the turn continues was stopped individually."""
         alone = isinstance(error, Aborted) and not self._scope.cancelled
-        return error_result_of(ToolFailed(STOPPED) if alone else error)
+        return error_to_result(ToolFailed(STOPPED) if alone else error)
 
     async def _execute(self, prepared: PreparedCall, scope: Scope) -> CallResult:
         call, began = prepared.call, self._now()
@@ -213,7 +213,7 @@ class ToolBatch:
             work = prepared.tool.execute(prepared.arguments, progress)
             ended = CallResult(await scope.run(work), is_error=False)
         except Exception as error:
-            ended = self._error_result_of(error)
+            ended = self._error_to_result(error)
         finally:
             progress.stop_updates()
             prepared.close()
@@ -225,7 +225,7 @@ class ToolBatch:
             except Aborted:
                 pass
             except Exception as error:
-                ended = error_result_of(error)
+                ended = error_to_result(error)
         return CallResult(ended.outcome, ended.is_error, took)
 
     async def _announce_start(self, call: ToolCall, tool: Tool | None) -> None:
@@ -271,7 +271,7 @@ class ToolBatch:
         return message
 
 
-async def _run_in_turn(
+async def _run_after_previous(
     work: Coroutine[None, None, None], all_begun: asyncio.Event, before: asyncio.Task[None] | None
 ) -> None:
     """Do the work once every call of the group was announced and the previous one has ended."""
@@ -285,7 +285,7 @@ async def _run_in_turn(
     await work
 
 
-def error_result_of(error: Exception) -> CallResult:
+def error_to_result(error: Exception) -> CallResult:
     """The error result for an exception."""
     details = error.details if isinstance(error, ToolFailed) else {}
     text = str(error) or type(error).__name__

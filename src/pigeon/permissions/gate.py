@@ -149,7 +149,7 @@ class PermissionGate:
             if self._rules is not rules:  # replaced while the question was open
                 await self._require_ruling(tool, subject, paths)
         if isinstance(subject, PathSubject) and subject.access == "search":
-            prepared.conceal(make_concealment_test(self._rules, tool, said.asking, paths))
+            prepared.conceal_paths(make_concealment_test(self._rules, tool, said.asking, paths))
 
     async def after_call(self, call: ToolCall, outcome: ToolOutcome, is_error: bool) -> tuple[ToolOutcome, bool]:
         return outcome, is_error

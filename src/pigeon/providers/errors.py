@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pigeon.agent.inference import Failure, failure_from_error
+from pigeon.agent.inference import Failure, report_failure
 from pigeon.wire import codec
 from pigeon.wire.errors import BadRecord
 
@@ -216,7 +216,7 @@ def from_exception(error: BaseException) -> Failure:
     if name in _OUR_OWN:
         return Failure(message=_OUR_OWN[name], code="bad_request")
     if isinstance(error, _DEFECTS):
-        return failure_from_error(error)
+        return report_failure(error)
     reason = str(error).strip()
     cause = error.__cause__ or error.__context__
     if not reason and cause is not None:

@@ -26,7 +26,7 @@ from pigeon.agent.inference import (
     Pacing,
     ProviderHooks,
     ToolSpec,
-    failure_from_error,
+    report_failure,
 )
 from pigeon.agent.interfaces import ModelProvider
 from pigeon.providers.http.client import HttpClient
@@ -153,7 +153,7 @@ class Gateway:
         try:
             deltas = _stream_from_adapter(import_module(adapter), request, setup)
         except Exception as error:
-            why = self._mask_text(failure_from_error(error).message)
+            why = self._mask_text(report_failure(error).message)
             yield _finished_with_error(
                 f"The request to {request.model.reference} cannot be built: {why}", "bad_request"
             )

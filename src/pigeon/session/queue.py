@@ -267,11 +267,11 @@ class MessageQueue:
         """True if a queued steering message skips tool calls that have not started."""
         return self._interrupt_mode == "immediate" and any(item.kind == "steering" for item in self._items.values())
 
-    def next_steering(self) -> list[QueuedItem]:
+    def peek_steering(self) -> list[QueuedItem]:
         """The steering messages to deliver now, by their mode."""
         return self._next_items("steering", self._steering_mode)
 
-    def next_follow_ups(self) -> list[QueuedItem]:
+    def peek_follow_ups(self) -> list[QueuedItem]:
         """The follow-ups to deliver now, by their mode."""
         return self._next_items("followUp", self._follow_up_mode)
 

@@ -58,7 +58,7 @@ class SessionRunOwner:
         """True if the same events must come in the same order each time."""
         return self._dependencies.settings.reproducible
 
-    async def declare_tools(self) -> None:
+    async def announce_tools(self) -> None:
         """Record the model's tools, unless the branch already declares them."""
         declaration = self._dependencies.toolset.make_declaration(self._dependencies.now)
         if declaration is not None:
@@ -125,7 +125,7 @@ class SessionRunOwner:
     def tools(self) -> dict[str, Tool]:
         return self._policies.change_tools(self._dependencies.toolset.callable_tools())
 
-    def find_missing_tool(self, name: str) -> Tool | None:
+    def find_unlisted_tool(self, name: str) -> Tool | None:
         """A tool that exists now, or may appear while a call can wait; raises `ToolFailed`."""
         return self._dependencies.toolset.missing.find_tool(name)
 

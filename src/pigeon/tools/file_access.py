@@ -29,7 +29,7 @@ class FileAccess:
 
     async def read_host_text(self, run: ToolRun, held: HeldPath) -> bytes | None:
         """The host's text of a file as UTF-8, or None if the disk is to be read."""
-        path = self._host.path_for_reading(held.place)
+        path = self._host.find_host_path_to_read(held.place)
         if path is None or not await run.scope.wait(asyncio.to_thread(_is_text, held)):
             return None
         try:
@@ -52,7 +52,7 @@ class FileAccess:
         """
         tells = self._host.wants_changes
         before = old if old is not None or not tells else await self._read_before(run, held)
-        path = self._host.path_for_writing(held.place)
+        path = self._host.find_host_path_to_write(held.place)
         if path is None:
             await run_in_thread(lambda: replace_file(held, data))
         else:

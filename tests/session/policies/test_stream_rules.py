@@ -100,7 +100,7 @@ def cut_at(setup: RulesSetup, events: list[StreamEvent]) -> int | None:
     watch = setup.rules.make_watch()
     if watch is None:
         return None
-    return next((at for at, event in enumerate(events) if watch.process_event(event) is not None), None)
+    return next((at for at, event in enumerate(events) if watch.check_for_cut(event) is not None), None)
 
 
 def cuts(one: Rule, events: list[StreamEvent]) -> bool:
@@ -143,7 +143,7 @@ def test_blocks_do_not_run_into_each_other() -> None:
         TextDelta(content_index=1, delta="word"),
         TextEnd(content_index=1, content=""),
     ]
-    assert [watch.process_event(event) for event in [*first, *second]] == [None] * 6
+    assert [watch.check_for_cut(event) for event in [*first, *second]] == [None] * 6
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ def test_arguments_in_pieces_of_any_size_are_read_as_they_were_meant(content: st
 async def test_what_matched_is_announced_and_given_to_the_model() -> None:
     setup = RulesSetup(rule(), rule("bad|worse", "s"), rule("other", "t"))
     watch = setup.watch()
-    seen = [event for event in map(watch.process_event, text("so bad.")) if event is not None]
+    seen = [event for event in map(watch.check_for_cut, text("so bad.")) if event is not None]
     assert [codec.to_plain(one)["name"] for one in seen[0].rules] == ["r", "s"]
     (said,) = await setup.rules.after_turn(TURN)
     assert isinstance(said, CustomMessage)
@@ -320,10 +320,10 @@ def test_an_expression_that_would_take_for_ever_is_switched_off() -> None:
 
 def test_a_delta_costs_the_same_at_the_end_of_a_long_answer() -> None:
     watch = RulesSetup(*(rule(f"never{number}", str(number)) for number in range(10))).watch()
-    watch.process_event(TextStart(content_index=0))
+    watch.check_for_cut(TextStart(content_index=0))
     began = time.process_time()
     for _ in range(5_000):
-        watch.process_event(TextDelta(content_index=0, delta="some words of text "))
+        watch.check_for_cut(TextDelta(content_index=0, delta="some words of text "))
     assert time.process_time() - began < 5
 
 

@@ -16,7 +16,7 @@ from pigeon.agent.inference import (
     Failure,
     Finished,
     ModelRequest,
-    failure_from_error,
+    report_failure,
 )
 from pigeon.agent.interfaces import ModelProvider, Publish
 from pigeon.agent.scope import Scope
@@ -235,7 +235,7 @@ class Summarizer:
             pass
         except Exception as error:
             scope.raise_if_cancelled()
-            finished = Finished(stop="error", failure=failure_from_error(error))
+            finished = Finished(stop="error", failure=report_failure(error))
         finally:
             await close_stream(stream)
         fold.close_open_blocks()

@@ -101,11 +101,11 @@ class HostServices:
         """True if the host wants reports of changed files."""
         return self._offered.tell_changes
 
-    def path_for_reading(self, place: str) -> str | None:
+    def find_host_path_to_read(self, place: str) -> str | None:
         """The path under which to request a file from the host, or None if it is read from the disk."""
         return self._host_path_of(place) if self._offered.read_files else None
 
-    def path_for_writing(self, place: str) -> str | None:
+    def find_host_path_to_write(self, place: str) -> str | None:
         """The path under which the host writes a file, or None if it is written to the disk."""
         return self._host_path_of(place) if self._offered.write_files else None
 

@@ -315,7 +315,7 @@ class RuleWatch:
         self._owner = owner
         self._blocks: dict[int, tuple[Window, list[CompiledRule]]] = {}
 
-    def process_event(self, event: StreamEvent) -> TtsrTriggered | None:
+    def check_for_cut(self, event: StreamEvent) -> TtsrTriggered | None:
         """Returns the event to announce if the answer must be cut here."""
         if isinstance(event, (TextDelta, ThinkingDelta, ToolcallDelta)):
             block = self._blocks.get(event.content_index)
