@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pigeon.app.environment import family_name
+from pigeon.app.environment import family_agent_of
 from pigeon.dialects.choice import NAMES, choose_dialect_name
 from pigeon.wire.errors import StartupError
 from support.records import dialect_for
@@ -28,7 +28,7 @@ from support.records import dialect_for
 def test_the_first_word_counts(
     asked: str | None, program: str, arguments: list[str], environment: dict[str, str], spoken: str
 ) -> None:
-    assert choose_dialect_name(asked, family_name(program), arguments, environment) == spoken
+    assert choose_dialect_name(asked, family_agent_of(program), arguments, environment) == spoken
 
 
 def test_a_name_that_nobody_speaks_is_refused_with_the_list() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pigeon.app.pages import export_file
+from pigeon.app.pages import export_session_page
 from pigeon.system.environment import Environment
 from support.browser import ATTACKS, NEEDS_BROWSER, Browser, BrowserPage
 from support.sessions import FIRST_PROMPT, OTHER_PROMPT, SessionLines, rich_session
@@ -24,7 +24,7 @@ def rich_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def export_page(folder: Path, session: str) -> Path:
     (folder / "session.jsonl").write_text(session)
     environment = Environment(variables={}, home=str(folder), cwd=str(folder))
-    return folder / export_file(environment, "session.jsonl", "page.html")
+    return folder / export_session_page(environment, "session.jsonl", "page.html")
 
 
 @pytest.fixture(scope="module")

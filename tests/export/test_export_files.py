@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pigeon.app.pages import export_file
+from pigeon.app.pages import export_session_page
 from pigeon.export.page_writer import PageWriter
 from pigeon.secrets.redactor import KEY, Redactor
 from pigeon.session.history.file_store import FileStore
@@ -32,7 +32,7 @@ def environment(tmp_path: Path) -> Environment:
 def export_text(environment: Environment, session: str, **given: Any) -> str:
     folder = Path(environment.cwd)
     (folder / "session.jsonl").write_text(session)
-    return (folder / export_file(environment, "session.jsonl", **given)).read_text()
+    return (folder / export_session_page(environment, "session.jsonl", **given)).read_text()
 
 
 def test_a_page_of_everything_is_whole_and_harmless(environment: Environment) -> None:
@@ -104,10 +104,10 @@ def test_a_page_is_written_without_having_all_of_it_in_memory(environment: Envir
     session = lines.text()
     folder = Path(environment.cwd)
     (folder / "session.jsonl").write_text(session)
-    export_file(environment, "session.jsonl", "warm.html")
+    export_session_page(environment, "session.jsonl", "warm.html")
     tracemalloc.start()
     try:
-        export_file(environment, "session.jsonl", "page.html")
+        export_session_page(environment, "session.jsonl", "page.html")
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

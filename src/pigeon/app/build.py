@@ -122,7 +122,7 @@ class _Builder:
         self._options = options
         self._environment = environment
         self._agent_dir = environment.agent_dir(options.agent_dir)
-        self._cwd = _working_directory(options, environment)
+        self._cwd = _resolve_working_directory(options, environment)
         self._layers = Layers(self._agent_dir, self._reports.add_startup_problem)
         self._extensions = AgentExtensions(
             ExtensionOptions(named=options.extensions, only_named=options.no_extensions, flags=options.flags),
@@ -506,7 +506,7 @@ def _merge_limits(settings: Settings, options: AgentOptions) -> Limits:
     )
 
 
-def _working_directory(options: AgentOptions, environment: Environment) -> str:
+def _resolve_working_directory(options: AgentOptions, environment: Environment) -> str:
     folder = environment.absolute_path(options.cwd or environment.cwd)
     if not os.path.isabs(folder):
         raise StartupError("The working directory does not exist any more; name another with --cwd")

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pigeon.system.environment import FAMILY, Environment, no_terminal_message
 
 
-def family_name(program: str) -> str:
+def family_agent_of(program: str) -> str:
     """The agent of the family under whose name a program was called; empty for any other name."""
     base = os.path.basename(program).removesuffix(".py").removesuffix(".exe")
     return base if base in FAMILY else ""
@@ -31,7 +31,7 @@ def environment_of_process(
         variables=os.environ,
         home=home,
         cwd=cwd,
-        called=family_name(program),
+        called=family_agent_of(program),
         pick_session=pick_session,
         module_path=module_path,
     )

@@ -111,12 +111,12 @@ def make_gateway(
         extra=local_providers(environment.absolute_path),
         policy=policy,
         thinking_budgets=budgets or None,
-        retention=_retention(environment.variables),
+        retention=_read_cache_retention(environment.variables),
         mask_text=redactor.mask_text,
     )
 
 
-def _retention(environment: Mapping[str, str]) -> CacheRetention:
+def _read_cache_retention(environment: Mapping[str, str]) -> CacheRetention:
     kinds: dict[str | None, CacheRetention] = {"none": "none", "long": "long"}
     return kinds.get(environment.get("PIGEON_CACHE_RETENTION") or environment.get("PI_CACHE_RETENTION"), "short")
 
@@ -182,7 +182,7 @@ def _find_default_model(scoped: Sequence[ScopedModel], settings: Settings, regis
         current_reference(name): one for name, one in value_or_default(settings.model_thinking_levels, {}).items()
     }
 
-    def own_level(model: Model | None, otherwise: ThinkingLevel | None) -> ThinkingLevel | None:
+    def level_for_model(model: Model | None, otherwise: ThinkingLevel | None) -> ThinkingLevel | None:
         return levels.get(model.reference, otherwise) if model is not None else None
 
     preferred = None
@@ -191,13 +191,13 @@ def _find_default_model(scoped: Sequence[ScopedModel], settings: Settings, regis
     if scoped:
         saved = [entry for entry in scoped if (entry.model.provider, entry.model.id) == preferred]
         chosen = (saved or scoped)[0]
-        return chosen.model, own_level(chosen.model, chosen.level)
+        return chosen.model, level_for_model(chosen.model, chosen.level)
     model = registry.find(*preferred) if preferred else None
     if model is None:
         from pigeon.providers.default_model import first_usable
 
         model = first_usable(registry)
-    return model, own_level(model, None)
+    return model, level_for_model(model, None)
 
 
 def _resolve_asked_level(options: AgentOptions, report: Report) -> ThinkingLevel | None:

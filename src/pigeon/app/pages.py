@@ -10,9 +10,9 @@ from pigeon.session.history.file_store import FileStore
 from pigeon.system.environment import Environment
 
 
-def export_file(environment: Environment, file: str, asked: str = "", *, by_title: bool = False) -> str:
+def export_session_page(environment: Environment, file: str, asked: str = "", *, by_title: bool = False) -> str:
     """Write the page of a session file and return its path."""
-    return _make_user_pages(environment).export(file, asked, by_title)
+    return _make_page_writer(environment).export(file, asked, by_title)
 
 
 def export_trajectory(environment: Environment, file: str, asked: str = "", leaf: str = "") -> str:
@@ -20,10 +20,10 @@ def export_trajectory(environment: Environment, file: str, asked: str = "", leaf
 
     It contains the branch that ends in `leaf`, else the one of the last entry. Keys are masked as in pages.
     """
-    return _make_user_pages(environment).write_trajectory(file, asked, leaf)
+    return _make_page_writer(environment).write_trajectory(file, asked, leaf)
 
 
-def _make_user_pages(environment: Environment) -> PageWriter:
+def _make_page_writer(environment: Environment) -> PageWriter:
     redactor = Redactor()
     folder = environment.agent_dir()
     make_registry(folder, environment.variables, environment.cwd or "/", None, redactor)

@@ -41,7 +41,7 @@ def make_repository(
 
 def open_journal(options: AgentOptions, environment: Environment, repository: SessionRepository, cwd: str) -> Journal:
     """The conversation that the options name, or a new one; raises `StartupError` if that is impossible."""
-    _check_options(options)
+    _check_session_options(options)
     named = options.session
     if options.resume is not None:
         named = named or options.resume or environment.pick_session(repository.folder)
@@ -71,7 +71,7 @@ def open_journal(options: AgentOptions, environment: Environment, repository: Se
     return repository.create_journal(cwd, session_id=options.session_id)
 
 
-def _check_options(options: AgentOptions) -> None:
+def _check_session_options(options: AgentOptions) -> None:
     beginnings = {
         "--session": options.session,
         "--continue": options.continue_newest,

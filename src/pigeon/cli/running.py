@@ -47,9 +47,9 @@ def run(program: str, arguments: list[str]) -> int | None:
 
         return print_models(line.list_models, environment)
     if line.export:
-        from pigeon.app.pages import export_file
+        from pigeon.app.pages import export_session_page
 
-        print(f"Exported to: {export_file(environment, *line.export[:2])}")  # noqa: T201
+        print(f"Exported to: {export_session_page(environment, *line.export[:2])}")  # noqa: T201
         return exit_codes.OK
     return _run_mode(line, environment)
 

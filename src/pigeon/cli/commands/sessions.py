@@ -9,7 +9,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from pigeon.app.options import AgentOptions
-from pigeon.app.pages import export_file, export_trajectory
+from pigeon.app.pages import export_session_page, export_trajectory
 from pigeon.app.sessions import make_repository
 from pigeon.config.layers import Layers
 from pigeon.frontends.call import CommandCall
@@ -120,7 +120,7 @@ class _Sessions:
         if form == "atif":
             print_line(f"Exported to: {export_trajectory(self._environment, path, asked, leaf)}")
         else:
-            print_line(f"Exported to: {export_file(self._environment, path, asked, by_title=True)}")
+            print_line(f"Exported to: {export_session_page(self._environment, path, asked, by_title=True)}")
         return exit_codes.OK
 
     def rename(self) -> int:
