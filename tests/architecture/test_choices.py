@@ -8,7 +8,7 @@ from typing import get_args
 import pytest
 from protocol_tables import FORM_FEATURES, feature_records
 
-from pigeon.cli.args import WORDS, option_rows
+from pigeon.cli.args import WORDS, list_option_rows
 from pigeon.frontends.acp.options import MODES
 from pigeon.frontends.terminal.commands.slash_commands import DEFAULTS
 from pigeon.permissions.rules import PermissionRules
@@ -46,7 +46,7 @@ def test_every_sandbox_mode_has_its_place_in_the_order() -> None:
 
 @pytest.mark.parametrize("option", WORDS)
 def test_the_help_of_an_option_names_each_word_that_it_takes(option: str) -> None:
-    [text] = [text for names, _, text in option_rows() if option in names.split()]
+    [text] = [text for names, _, text in list_option_rows() if option in names.split()]
     assert set(WORDS[option]) <= set(re.findall(r"[\w-]+", text))
 
 

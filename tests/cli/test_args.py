@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pigeon.app.options import AgentOptions
-from pigeon.cli.args import MODES, WORDS, option_rows, parse_arguments
+from pigeon.cli.args import MODES, WORDS, list_option_rows, parse_arguments
 from pigeon.frontends.call import CommandLine
 from pigeon.wire.errors import StartupError, UsageError
 from pigeon.wire.steering import Limits
@@ -116,7 +116,7 @@ def test_all_switches_together_are_no_contradiction() -> None:
 
 
 def test_the_lists_above_are_complete() -> None:
-    known = {name for names, _, _ in option_rows() for name in names.split()}
+    known = {name for names, _, _ in list_option_rows() for name in names.split()}
     assert known == {*WITH_VALUE, *REPEATABLE, *SWITCHES, *LIMITS, "--mode", "--output", "--export"}
 
 

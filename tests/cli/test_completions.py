@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pigeon.cli.args import option_names, option_rows
+from pigeon.cli.args import list_option_rows, option_names
 from pigeon.cli.commands.all import COMMANDS
 from pigeon.cli.commands.completions import bash_script, fish_script, zsh_script
 from support.terminal import TAB, PtyChat
@@ -32,7 +32,7 @@ def test_every_command_action_and_option_is_in_the_script(shell: str) -> None:
     assert set(COMMANDS) <= words
     assert {action.name for command in COMMANDS.values() for action in command.actions if action.name} <= words
     own = [name for command in COMMANDS.values() for name in option_names(command.rows)]
-    for name in (*option_names(option_rows()), *own):
+    for name in (*option_names(list_option_rows()), *own):
         if name.startswith("--"):
             assert (name if shell != "fish" else f"-l {name[2:]} ") in script
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec import UNSET, Struct, structs
 
-from pigeon.cli.args import option_rows
+from pigeon.cli.args import list_option_rows
 from pigeon.config.models_file import parse_models_file
 from pigeon.config.settings import Settings
 from pigeon.dialects.choice import NAMES
@@ -59,7 +59,7 @@ def test_nothing_is_listed_that_is_no_setting() -> None:
 
 def test_every_flag_is_in_the_host_guide() -> None:
     page = (DOCS / "hosts.md").read_text("utf-8")
-    flags = [name for names, _, _ in option_rows() for name in names.split() if name.startswith("--")]
+    flags = [name for names, _, _ in list_option_rows() for name in names.split() if name.startswith("--")]
     missing = [flag for flag in flags if not re.search(rf"`{flag}[` ]", page)]
     assert not missing
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from pigeon.cli.args import option_names, option_rows
+from pigeon.cli.args import list_option_rows, option_names
 from pigeon.cli.commands.all import COMMANDS
 from pigeon.extensions import Extension
 from pigeon.extensions.public.session_objects import ConversationHandle
@@ -59,7 +59,7 @@ def test_a_text_that_is_looked_up_is_one_that_the_program_says(symptom: str) -> 
 
 
 def test_flags_and_names_of_the_page_for_users_of_pi_exist() -> None:
-    assert set(re.findall(r"`(--[a-z-]+)", FROM_PI)) <= set(option_names(option_rows()))
+    assert set(re.findall(r"`(--[a-z-]+)", FROM_PI)) <= set(option_names(list_option_rows()))
     assert all(hasattr(Extension, name) for name in re.findall(r"`@?ext\.(\w+)", FROM_PI))
     assert all(hasattr(ConversationHandle, name) for name in re.findall(r"`ctx\.session\.(\w+)", FROM_PI))
     assert all(hasattr(Ui, name) for name in ("confirm", "select", "input", "editor", "notify"))
@@ -67,7 +67,7 @@ def test_flags_and_names_of_the_page_for_users_of_pi_exist() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_every_call_that_a_page_shows_can_be_typed(page: Path) -> None:
-    options = set(option_names(option_rows()))
+    options = set(option_names(list_option_rows()))
     for found in SHOWN.findall(page.read_text("utf-8")):
         call = re.split(r" [|>] ", "".join(found))[0]
         words = shlex.split(call.replace("…", "x"))[1:]

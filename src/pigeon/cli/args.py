@@ -143,11 +143,11 @@ def make_parser(rows: Sequence[Row]) -> argparse.ArgumentParser:
     made = _Parser(prog="pigeon", add_help=False, allow_abbrev=False, formatter_class=_HelpFormatter)
     made.add_argument("messages", nargs="*")
     for names, value, _ in rows:
-        made.add_argument(*names.split(), **_argument_settings(names, value))
+        made.add_argument(*names.split(), **_to_argparse_settings(names, value))
     return made
 
 
-def option_rows() -> list[Row]:
+def list_option_rows() -> list[Row]:
     return [row for rows in GROUPS.values() for row in rows]
 
 
@@ -156,7 +156,7 @@ def option_names(rows: Sequence[Row]) -> list[str]:
     return [name for names, _, text in rows if text for name in names.split()]
 
 
-def _argument_settings(names: str, value: str) -> dict[str, Any]:
+def _to_argparse_settings(names: str, value: str) -> dict[str, Any]:
     if not value:
         return {"action": "store_true"}
     if names == "--export":
@@ -175,19 +175,21 @@ def parse_arguments(
 
     `flags` are the options of extensions where they are known by now, and whether they take a value.
     """
-    known, literal = _split_messages(arguments)
+    known, literal = _split_at_double_dash(arguments)
     known = _join_tool_lists(known)
     own = [(f"--{name}", "VALUE" if takes_value else "", "") for name, takes_value in (flags or {}).items()]
-    table = {name for names, _, _ in option_rows() for name in names.split()}
-    found, unknown = make_parser([*option_rows(), *(row for row in own if row[0] not in table)]).parse_known_args(known)
-    _check_words(found)
-    _check_dashes(found.messages, table)
+    table = {name for names, _, _ in list_option_rows() for name in names.split()}
+    found, unknown = make_parser([*list_option_rows(), *(row for row in own if row[0] not in table)]).parse_known_args(
+        known
+    )
+    _check_choice_values(found)
+    _refuse_long_dashes(found.messages, table)
     words = [word for word in unknown if not word.startswith("-")]
     options = [word for word in unknown if word.startswith("-")]
     return CommandLine(
         program=program,
         arguments=tuple(arguments),
-        agent=_agent_options(found, _parse_flags(options, known)),
+        agent=_to_agent_options(found, _parse_extension_flags(options, known)),
         api_key_file=found.api_key_file,
         mode=found.mode,
         print=found.print,
@@ -208,13 +210,13 @@ def parse_arguments(
         help=found.help,
         version=found.version,
         unknown=tuple(options),
-        known=tuple(option_names(option_rows())),
+        known=tuple(option_names(list_option_rows())),
         parse_again=partial(parse_arguments, arguments, program),
-        own_options=partial(agent_arguments, arguments),
+        own_options=partial(select_agent_arguments, arguments),
     )
 
 
-def _check_words(found: argparse.Namespace) -> None:
+def _check_choice_values(found: argparse.Namespace) -> None:
     """Options whose value is one of a few words."""
     for field in ("mode", "output", "approval_mode", "sandbox"):
         given, shown = getattr(found, field), WORDS[f"--{field.replace('_', '-')}"]
@@ -222,7 +224,7 @@ def _check_words(found: argparse.Namespace) -> None:
             raise UsageError(f'Invalid {field.replace("_", " ")} "{given}". Valid values: {", ".join(shown)}')
 
 
-def _check_dashes(words: Sequence[str], table: Collection[str]) -> None:
+def _refuse_long_dashes(words: Sequence[str], table: Collection[str]) -> None:
     """Refuse an option whose dashes became a long one, as word processors and web pages make it."""
     for word in words:
         name = word.lstrip(LONG_DASHES).partition("=")[0]
@@ -232,11 +234,11 @@ def _check_dashes(words: Sequence[str], table: Collection[str]) -> None:
                 raise UsageError(f"{word} begins with a long dash. Did you mean {meant}? Put text after --")
 
 
-def agent_arguments(arguments: Sequence[str], without: Collection[str]) -> list[str]:
+def select_agent_arguments(arguments: Sequence[str], without: Collection[str]) -> list[str]:
     """The arguments without the named options, to start another process of this agent."""
-    takes = {name: value for names, value, _ in option_rows() for name in names.split()}
+    takes = {name: value for names, value, _ in list_option_rows() for name in names.split()}
     kept: list[str] = []
-    words = list(_split_messages(arguments)[0])
+    words = list(_split_at_double_dash(arguments)[0])
     while words:
         word = words.pop(0)
         if not word.startswith("-"):
@@ -250,7 +252,7 @@ def agent_arguments(arguments: Sequence[str], without: Collection[str]) -> list[
     return kept
 
 
-def _split_messages(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+def _split_at_double_dash(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     """Everything behind `--` is a message."""
     if "--" in arguments:
         at = arguments.index("--")
@@ -271,7 +273,7 @@ def _join_tool_lists(arguments: Sequence[str]) -> list[str]:
     return joined
 
 
-def _parse_flags(options: list[str], arguments: list[str]) -> dict[str, bool | str]:
+def _parse_extension_flags(options: list[str], arguments: list[str]) -> dict[str, bool | str]:
     """Options that only extensions may know, by name; a word that follows one is its value."""
     found: dict[str, bool | str] = {}
     for option in options:
@@ -284,7 +286,7 @@ def _parse_flags(options: list[str], arguments: list[str]) -> dict[str, bool | s
     return found
 
 
-def _agent_options(found: argparse.Namespace, flags: dict[str, bool | str]) -> AgentOptions:
+def _to_agent_options(found: argparse.Namespace, flags: dict[str, bool | str]) -> AgentOptions:
     return AgentOptions(
         cwd=found.cwd,
         provider=found.provider,

@@ -11,7 +11,7 @@ from pigeon.system.environment import Environment
 from pigeon.wire.errors import UsageError
 
 
-def call_of(command: CommandDeclaration, arguments: Sequence[str], environment: Environment) -> CommandCall:
+def parse_command_call(command: CommandDeclaration, arguments: Sequence[str], environment: Environment) -> CommandCall:
     """The call of a command with these arguments; raises `UsageError`."""
     known, literal = list(arguments), []
     if "--" in known:
@@ -35,12 +35,12 @@ def call_of(command: CommandDeclaration, arguments: Sequence[str], environment: 
                 f'pigeon {command.name} cannot "{words[0]}".{meant} See: pigeon help {command.name}\n'
                 f'To send these words as a prompt, put them in quotes: pigeon "{command.name} {" ".join(words)}"'
             )
-    _check_count(command, action, words)
+    _check_argument_count(command, action, words)
     options = {name: value for name, value in vars(found).items() if name != "messages"}
     return CommandCall(action.name, tuple(words), options, environment, parse_arguments)
 
 
-def _check_count(command: CommandDeclaration, action: Action, words: Sequence[str]) -> None:
+def _check_argument_count(command: CommandDeclaration, action: Action, words: Sequence[str]) -> None:
     needed = [one for one in action.arguments if not one.startswith("[")]
     called = " ".join(["pigeon", command.name, *filter(None, [action.name])])
     if len(words) < len(needed):

@@ -46,39 +46,39 @@ def show_help(name: str = "") -> int:
             f'There is no command "{name}".{did_you_mean(name, COMMANDS)} `pigeon help` lists the commands.\n'
             'To ask the model, put the prompt in quotes: pigeon "help me …"'
         )
-    print_line(command_page(COMMANDS[name]) if name and name != "help" else main_page())
+    print_line(render_command_page(COMMANDS[name]) if name and name != "help" else render_main_page())
     return exit_codes.OK
 
 
-def main_page() -> str:
+def render_main_page() -> str:
     width = _page_width()
     commands = [(f"{one.name}", one.summary) for one in COMMANDS.values()]
     shown = {title: rows for title, rows in GROUPS.items() if any(text for _, _, text in rows)}
     return "\n\n".join(
         [
-            _paragraph(ABOUT, width),
-            _section("Usage", _pairs_text(USES, width)),
-            _section("Commands (see pigeon help COMMAND)", _pairs_text(commands, width)),
-            _section("Examples", _pairs_text(EXAMPLES, width)),
-            _paragraph(KEYS, width),
-            *(_section(title, _options_text(rows, width)) for title, rows in shown.items()),
-            _paragraph(CODES, width),
+            _wrap_paragraph(ABOUT, width),
+            _format_section("Usage", _format_pairs(USES, width)),
+            _format_section("Commands (see pigeon help COMMAND)", _format_pairs(commands, width)),
+            _format_section("Examples", _format_pairs(EXAMPLES, width)),
+            _wrap_paragraph(KEYS, width),
+            *(_format_section(title, _format_options(rows, width)) for title, rows in shown.items()),
+            _wrap_paragraph(CODES, width),
         ]
     )
 
 
-def command_page(command: CommandDeclaration) -> str:
+def render_command_page(command: CommandDeclaration) -> str:
     width = _page_width()
     calls = [(" ".join(["pigeon", command.name, *_action_words(action)]), action.summary) for action in command.actions]
-    title = _paragraph(f"pigeon {command.name}: {command.summary}.", width)
-    parts = [title, _section("Usage", _pairs_text(calls, width))]
+    title = _wrap_paragraph(f"pigeon {command.name}: {command.summary}.", width)
+    parts = [title, _format_section("Usage", _format_pairs(calls, width))]
     if command.actions[0].name:
         parts.append(f"`pigeon {command.name}` alone means `pigeon {command.name} {command.actions[0].name}`.")
-    parts.append(_section("Options", _options_text(command.rows, width)))
+    parts.append(_format_section("Options", _format_options(command.rows, width)))
     if command.examples:
-        parts.append(_section("Examples", _pairs_text(command.examples, width)))
+        parts.append(_format_section("Examples", _format_pairs(command.examples, width)))
     if command.notes:
-        parts.append(_paragraph(command.notes, width))
+        parts.append(_wrap_paragraph(command.notes, width))
     return "\n\n".join(parts)
 
 
@@ -91,37 +91,37 @@ def _action_words(action: Action) -> list[str]:
     return [*([action.name] if action.name else []), *action.arguments]
 
 
-def _section(title: str, body: str) -> str:
+def _format_section(title: str, body: str) -> str:
     return f"{title}:\n{body}"
 
 
-def _paragraph(text: str, width: int) -> str:
+def _wrap_paragraph(text: str, width: int) -> str:
     # An example call stays in one piece, since people copy it.
     return "\n".join(wrap(text, width, break_long_words=False, break_on_hyphens=False))
 
 
-def _options_text(rows: Sequence[Row], width: int) -> str:
-    return "\n".join(_pair_row(_option_call(*row), row[2], NAME_WIDTH, width) for row in rows if row[2])
+def _format_options(rows: Sequence[Row], width: int) -> str:
+    return "\n".join(_format_pair(_format_option_usage(*row), row[2], NAME_WIDTH, width) for row in rows if row[2])
 
 
-def _option_call(names: str, value: str, _text: str) -> str:
+def _format_option_usage(names: str, value: str, _text: str) -> str:
     """An option in the form of the help: `--model PATTERN`."""
     return ", ".join(names.split()) + (f" {value.removesuffix('...')}" if value else "")
 
 
-def _pairs_text(pairs: Sequence[tuple[str, str]], width: int) -> str:
+def _format_pairs(pairs: Sequence[tuple[str, str]], width: int) -> str:
     """Calls with descriptions: in two columns, or below each other if the calls leave too little room."""
     column = max(len(call) for call, _ in pairs) + 2
     if column + 2 + LEAST_ABOUT <= width:
-        return "\n".join(_pair_row(call, text, column, width) for call, text in pairs)
+        return "\n".join(_format_pair(call, text, column, width) for call, text in pairs)
     return "\n".join(f"  {call}\n{_wrap_indented(text, 6, width)}" for call, text in pairs)
 
 
-def _pair_row(call: str, text: str, column: int, width: int) -> str:
+def _format_pair(call: str, text: str, column: int, width: int) -> str:
     """One row, `--model PATTERN    description`, on several lines if it is long."""
     about = _wrap_indented(text, column + 2, width)
     return f"  {call}\n{about}" if len(call) > column - 2 else f"  {call.ljust(column)}{about.lstrip()}"
 
 
 def _wrap_indented(text: str, indent: int, width: int) -> str:
-    return "\n".join(" " * indent + line for line in _paragraph(text, width - indent).splitlines())
+    return "\n".join(" " * indent + line for line in _wrap_paragraph(text, width - indent).splitlines())

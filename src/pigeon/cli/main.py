@@ -28,8 +28,8 @@ def main() -> NoReturn:
     # on again.
     gc.disable()
     _hide_from_other_processes()
-    _occupy_stderr()
-    _use_utf8()
+    _replace_closed_stderr()
+    _restart_in_utf8_mode()
     try:
         code = _run_program(*sys.argv)
     except BrokenPipeError:
@@ -93,7 +93,7 @@ def _report_failure(reason: object, code: int = FAILED) -> int:
     return code
 
 
-def _occupy_stderr() -> None:
+def _replace_closed_stderr() -> None:
     """If stderr is closed, occupy its number: a file that got it would receive every error message."""
     try:
         os.fstat(2)
@@ -105,7 +105,7 @@ def _occupy_stderr() -> None:
         os.set_inheritable(2, True)
 
 
-def _use_utf8() -> None:
+def _restart_in_utf8_mode() -> None:
     """Names of files and texts of the protocol are UTF-8, whatever the locale and the variables of Python say.
 
     Only the interpreter can decide about names, and only at its start; so it is restarted once. Its own option is not

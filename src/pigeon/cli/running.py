@@ -65,7 +65,7 @@ def _no_package_manager_text(arguments: Sequence[str], environment: Environment)
 
 
 def _run_command(name: str, arguments: Sequence[str], environment: Environment) -> int:
-    from pigeon.cli.command_calls import call_of
+    from pigeon.cli.command_calls import parse_command_call
     from pigeon.cli.commands.all import COMMANDS
     from pigeon.cli.help_pages import show_help
 
@@ -73,7 +73,7 @@ def _run_command(name: str, arguments: Sequence[str], environment: Environment) 
     before_dashes = arguments[: arguments.index("--")] if "--" in arguments else arguments
     if "--help" in before_dashes or "-h" in before_dashes:
         return show_help(name)
-    call = call_of(command, arguments, environment)
+    call = parse_command_call(command, arguments, environment)
     raise_on_interrupt()
     return command.run(call)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pigeon.cli.args import WORDS, option_rows
+from pigeon.cli.args import WORDS, list_option_rows
 from pigeon.cli.commands.all import COMMANDS
 from pigeon.frontends.call import CommandCall, CommandDeclaration, Row
 from pigeon.frontends.printing import print_line
@@ -39,7 +39,7 @@ def _visible_rows(rows: Sequence[Row]) -> list[Row]:
     return [row for row in rows if row[2]]
 
 
-def _words_of(command: CommandDeclaration) -> list[tuple[str, str]]:
+def _completion_words_of(command: CommandDeclaration) -> list[tuple[str, str]]:
     """The words that may follow the name of a command directly, with descriptions."""
     if command.name == "help":
         return [(one.name, one.summary) for one in COMMANDS.values()]
@@ -60,14 +60,16 @@ def bash_script() -> str:
         names = " ".join(
             name for row in _visible_rows(command.rows) for name in row[0].split() if name.startswith("--")
         )
-        words = " ".join(word for word, _ in _words_of(command))
+        words = " ".join(word for word, _ in _completion_words_of(command))
         cases.append(f'    {command.name}) options="{names}"; words="{words}" ;;')
-    options = " ".join(name for row in _visible_rows(option_rows()) for name in row[0].split() if name.startswith("--"))
+    options = " ".join(
+        name for row in _visible_rows(list_option_rows()) for name in row[0].split() if name.startswith("--")
+    )
     values = [
         f'    {option}) COMPREPLY=($(compgen -W "{" ".join(words)}" -- "$current")); return ;;'
         for option, words in WORDS.items()
     ]
-    files = "|".join(sorted(name for row in option_rows() if _has_file_value(row) for name in row[0].split()))
+    files = "|".join(sorted(name for row in list_option_rows() if _has_file_value(row) for name in row[0].split()))
     return "\n".join(
         [
             "# bash completion of pigeon; made by `pigeon completions bash`",
@@ -107,10 +109,10 @@ def zsh_script() -> str:
     """The script for zsh with its completion system."""
     cases = []
     for command in COMMANDS.values():
-        actions = " ".join(_zsh_pair(word, text) for word, text in _words_of(command))
-        specs = " ".join(spec for row in _visible_rows(command.rows) for spec in _zsh_specs(row))
+        actions = " ".join(_format_zsh_pair(word, text) for word, text in _completion_words_of(command))
+        specs = " ".join(spec for row in _visible_rows(command.rows) for spec in _format_zsh_specs(row))
         cases += [f"    {command.name})", f"      actions=({actions})", f"      options=({specs}) ;;"]
-    options = [f"        {spec}" for row in _visible_rows(option_rows()) for spec in _zsh_specs(row)]
+    options = [f"        {spec}" for row in _visible_rows(list_option_rows()) for spec in _format_zsh_specs(row)]
     return "\n".join(
         [
             "#compdef pigeon",
@@ -120,7 +122,7 @@ def zsh_script() -> str:
             "_pigeon() {",
             "  local -a commands actions options",
             "  commands=(",
-            *(f"    {_zsh_pair(one.name, one.summary)}" for one in COMMANDS.values()),
+            *(f"    {_format_zsh_pair(one.name, one.summary)}" for one in COMMANDS.values()),
             "  )",
             "  if (( CURRENT == 2 )) && [[ $words[2] != -* ]]; then",
             "    _describe -t commands 'command' commands",
@@ -150,11 +152,11 @@ def fish_script() -> str:
     for command in COMMANDS.values():
         lines.append(f"complete -c pigeon -n __fish_is_first_arg -a {command.name} -d {_quote_word(command.summary)}")
         inside = _quote_word(f"__fish_seen_subcommand_from {command.name}")
-        for word, text in _words_of(command):
+        for word, text in _completion_words_of(command):
             lines.append(f"complete -c pigeon -f -n {inside} -a {word} -d {_quote_word(text)}")
-        lines += [_fish_option(row, inside) for row in _visible_rows(command.rows)]
+        lines += [_format_fish_option(row, inside) for row in _visible_rows(command.rows)]
     outside = _quote_word(f"not __fish_seen_subcommand_from {names}")
-    lines += [_fish_option(row, outside) for row in _visible_rows(option_rows())]
+    lines += [_format_fish_option(row, outside) for row in _visible_rows(list_option_rows())]
     lines.append(f"complete -c pigeon -n {_quote_word(FISH_MENTIONED)} -a {_quote_word(FISH_MENTIONS)}")
     return "\n".join(lines)
 
@@ -163,7 +165,7 @@ def _has_file_value(row: Row) -> bool:
     return any(sign in row[1] for sign in FILES)
 
 
-def _fish_option(row: Row, condition: str) -> str:
+def _format_fish_option(row: Row, condition: str) -> str:
     names, value, text = row
     parts = ["complete -c pigeon", f"-n {condition}"]
     for name in names.split():
@@ -177,7 +179,7 @@ def _fish_option(row: Row, condition: str) -> str:
     return " ".join([*parts, f"-d {_quote_word(text)}"])
 
 
-def _zsh_specs(row: Row) -> list[str]:
+def _format_zsh_specs(row: Row) -> list[str]:
     names, value, text = row
     words = WORDS.get(names.split()[0])
     action = f"({' '.join(words)})" if words else "_files" if _has_file_value(row) else ""
@@ -186,7 +188,7 @@ def _zsh_specs(row: Row) -> list[str]:
     return [_quote_word(f"{'*' if value.endswith('...') else ''}{name}[{about}]{tail}") for name in names.split()]
 
 
-def _zsh_pair(word: str, text: str) -> str:
+def _format_zsh_pair(word: str, text: str) -> str:
     return _quote_word(f"{word}:{text}" if text else word)
 
 

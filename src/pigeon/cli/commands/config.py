@@ -55,23 +55,25 @@ def _run_action(call: CommandCall, file: SettingsFile) -> int:
     if call.action == "path":
         print_line(file.path)
     elif call.action == "get":
-        _show_one(file, call.words[0], call.has_option("json"))
+        _print_setting(file, call.words[0], call.has_option("json"))
     elif call.action == "set":
         value = _parse_value(call.words[1])
         file.set(call.words[0], value)
-        print_line(f"{call.words[0]} = {_text_of(value)}")
+        print_line(f"{call.words[0]} = {_to_short_text(value)}")
     elif call.action == "unset":
         key = call.words[0]
         removed = file.unset(key)
-        print_line(f"{key} is back to its default: {_text_of(default_of(key))}" if removed else f"{key} is not set")
+        print_line(
+            f"{key} is back to its default: {_to_short_text(default_of(key))}" if removed else f"{key} is not set"
+        )
     elif call.action == "edit":
         return _edit_file(call, file)
     else:
-        _show_all(file, call.has_option("json"))
+        _print_all_settings(file, call.has_option("json"))
     return exit_codes.OK
 
 
-def _show_all(file: SettingsFile, as_json: bool) -> None:
+def _print_all_settings(file: SettingsFile, as_json: bool) -> None:
     """Show every declared setting, and every other key of the file."""
     raw = file.read()
     wrong: list[str] = []
@@ -84,13 +86,15 @@ def _show_all(file: SettingsFile, as_json: bool) -> None:
     rows = [("setting", "value", "from")]
     for key, default in declared_settings():
         given = value_at(raw, key)
-        rows.append((key, _text_of(default if given is UNSET else given), "default" if given is UNSET else "file"))
-    rows += [(key, _text_of(raw[key]), "file, not used here") for key in raw if key not in keys_of(Settings)]
+        rows.append(
+            (key, _to_short_text(default if given is UNSET else given), "default" if given is UNSET else "file")
+        )
+    rows += [(key, _to_short_text(raw[key]), "file, not used here") for key in raw if key not in keys_of(Settings)]
     print_line(format_table(rows))
     print_line(f"\nThe file: {file.path}")
 
 
-def _show_one(file: SettingsFile, key: str, as_json: bool) -> None:
+def _print_setting(file: SettingsFile, key: str, as_json: bool) -> None:
     """Show one value as text or JSON; a group includes the defaults of missing values."""
     given = value_at(with_defaults(file.read()), key)
     if given is UNSET:
@@ -133,7 +137,7 @@ def _to_json(value: Any) -> str:
     return json.dumps(value, indent=INDENT, ensure_ascii=False)
 
 
-def _text_of(value: Json) -> str:
+def _to_short_text(value: Json) -> str:
     if value is None:
         return "-"
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

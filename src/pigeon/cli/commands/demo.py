@@ -58,12 +58,12 @@ async def _run_until_signal(temporary: str) -> int:
     tour = asyncio.ensure_future(_run_tour(temporary))
     codes: list[int] = []
 
-    def end(code: int) -> None:
+    def cancel_tour(code: int) -> None:
         codes.append(code)
         tour.cancel()
 
     for number in (signal.SIGTERM, signal.SIGHUP):
-        asyncio.get_running_loop().add_signal_handler(number, end, exit_codes.BY_SIGNAL[number])
+        asyncio.get_running_loop().add_signal_handler(number, cancel_tour, exit_codes.BY_SIGNAL[number])
     try:
         return await tour
     except asyncio.CancelledError:

@@ -111,7 +111,7 @@ def diagnose_pigeon(here: CheckedSetup) -> Iterator[Finding]:
 
 
 def diagnose_libraries(here: CheckedSetup) -> Iterator[Finding]:
-    libraries = _library_versions()
+    libraries = _list_required_libraries()
     missing = [name for name in libraries if not _version_of(name)]
     if missing:
         yield Finding("libraries", "broken", f"not installed: {', '.join(missing)}", "reinstall Pigeon")
@@ -170,7 +170,7 @@ def diagnose_default_model(here: CheckedSetup) -> Iterator[Finding]:
     if not here.providers_with_keys():
         return
     settings = here.layers.settings
-    model = _default_model(settings, here.registry)
+    model = _find_default_model(settings, here.registry)
     if model is None:
         yield Finding("model", "broken", "no model can be used", "choose one from `pigeon models` with --model")
         return
@@ -275,7 +275,7 @@ async def _prove_sandbox(setup: SandboxControl) -> None:
         await setup.processes.kill_everything()
 
 
-def _default_model(settings: Settings, registry: ModelRegistry) -> Model | None:
+def _find_default_model(settings: Settings, registry: ModelRegistry) -> Model | None:
     provider, name = settings.default_provider, settings.default_model
     if not isinstance(provider, Absent) and not isinstance(name, Absent):
         found = registry.find(current_provider_name(provider), name)
@@ -349,7 +349,7 @@ async def _check_server(model: Model, registry: ModelRegistry, http: HttpClient,
 _NETWORK = "check the address, the network and the proxy (HTTPS_PROXY)"
 
 
-def _library_versions() -> list[str]:
+def _list_required_libraries() -> list[str]:
     """The installed versions of Pigeon's dependencies."""
     with suppress(PackageNotFoundError):
         needed = [one for one in requires(PACKAGE) or [] if "extra ==" not in one]

@@ -58,7 +58,7 @@ def run_mcp(call: CommandCall) -> int:
     return _print_servers(call)
 
 
-def _file_path_for(call: CommandCall) -> str:
+def _servers_file_path_for(call: CommandCall) -> str:
     environment = call.environment
     if call.has_option("project"):
         return os.path.join(own_folder(environment.cwd), "mcp.json")
@@ -89,7 +89,7 @@ def _add_server(call: CommandCall) -> int:
     checked = parse_server(name, entry, "user")
     if checked.problem is not None:
         raise UsageError(f"{name} {checked.problem}. Nothing was changed")
-    path = _file_path_for(call)
+    path = _servers_file_path_for(call)
     add_server(path, name, entry)
     print_line(f"Added {name} to {path}. Try it: pigeon mcp test {shlex.quote(name)}")
     if call.has_option("project"):
@@ -98,7 +98,7 @@ def _add_server(call: CommandCall) -> int:
 
 
 def _remove_server(call: CommandCall) -> int:
-    name, path = call.words[0], _file_path_for(call)
+    name, path = call.words[0], _servers_file_path_for(call)
     try:
         remove_server(path, name)
     except NoSuchServer as error:
@@ -115,7 +115,7 @@ def _parse_pair(given: str, sign: str, option: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
-def _read_configuration(environment: Environment) -> tuple[list[ServerConfig], list[str], list[str]]:
+def _read_all_servers(environment: Environment) -> tuple[list[ServerConfig], list[str], list[str]]:
     """The servers of an agent in this folder, the errors in files, and the servers that wait for trust."""
     problems: list[str] = []
     agent_dir, cwd = environment.agent_dir(), environment.cwd
@@ -130,7 +130,7 @@ def _read_configuration(environment: Environment) -> tuple[list[ServerConfig], l
 
 
 def _print_servers(call: CommandCall) -> int:
-    servers, problems, waiting = _read_configuration(call.environment)
+    servers, problems, waiting = _read_all_servers(call.environment)
     for problem in problems:
         print_to_stderr(f"Warning: {problem}")
     if call.has_option("json"):
@@ -165,7 +165,7 @@ def _server_row(server: ServerConfig) -> tuple[str, str, str, str]:
 
 def _test_server(call: CommandCall) -> int:
     name = call.words[0]
-    servers, problems, waiting = _read_configuration(call.environment)
+    servers, problems, waiting = _read_all_servers(call.environment)
     for problem in problems:
         print_to_stderr(f"Warning: {problem}")
     config = next((one for one in servers if one.name == name), None)
@@ -177,17 +177,17 @@ def _test_server(call: CommandCall) -> int:
         )
     if config.problem is None and not config.enabled:
         raise StartupError(f"The server {name!r} is disabled in {config.file}")
-    state = asyncio.run(_try_server(call.environment, name))
+    state = asyncio.run(_probe_server(call.environment, name))
     if call.has_option("json"):
         from pigeon.wire import codec
 
         print_line(codec.encode(state).decode())
     else:
-        _print_state(config, state)
+        _print_server_state(config, state)
     return exit_codes.OK if state.status == "connected" else exit_codes.FAILED
 
 
-def _print_state(config: ServerConfig, state: McpServerState) -> None:
+def _print_server_state(config: ServerConfig, state: McpServerState) -> None:
     known = f"{state.server_name or config.name} {state.server_version or ''}".strip()
     if state.status == "connected":
         form = "" if isinstance(state.transport, Absent) else f" over {FORMS[state.transport]}"
@@ -215,7 +215,7 @@ def _print_state(config: ServerConfig, state: McpServerState) -> None:
     print_line(ADVICE.get(advice, "").format(file=place, command=command))
 
 
-async def _try_server(environment: Environment, name: str) -> McpServerState:
+async def _probe_server(environment: Environment, name: str) -> McpServerState:
     """The state of the server after one attempt; its questions are asked on the terminal, if there is one."""
     from pigeon.app.build import build
     from pigeon.rpc.in_process import SPOKEN
@@ -252,11 +252,11 @@ async def _ask_on_terminal(question: Question) -> str | bool | None:
     loop = asyncio.get_running_loop()
     typed: asyncio.Future[str] = loop.create_future()
 
-    def read() -> None:
+    def take_typed_line() -> None:
         if not typed.done():
             typed.set_result(sys.stdin.readline())
 
-    loop.add_reader(sys.stdin, read)
+    loop.add_reader(sys.stdin, take_typed_line)
     try:
         line = (await typed).strip()
     finally:

@@ -41,18 +41,20 @@ def run_models(call: CommandCall) -> int:
 
         print_line(json.dumps([_to_object(model, registry) for model in shown], indent=2))
     elif shown:
-        print_line(_models_table(shown, registry))
+        print_line(_format_models_table(shown, registry))
     _print_problems(registry)
     if shown:
         return exit_codes.OK
     if not call.has_option("json"):
-        meant = "".join(did_you_mean(word, _search_words(every)) for word in words if not _find_matching(every, [word]))
+        meant = "".join(
+            did_you_mean(word, _collect_search_words(every)) for word in words if not _find_matching(every, [word])
+        )
         nothing = f'No model matches "{" ".join(call.words)}".{meant} `pigeon models --all` lists all.'
         print_to_stderr(nothing if words else NO_KEY.format(file=f"{call.environment.agent_dir()}/models.json"))
     return exit_codes.FAILED
 
 
-def _models_table(models: Sequence[Model], registry: ModelRegistry) -> str:
+def _format_models_table(models: Sequence[Model], registry: ModelRegistry) -> str:
     rows = [
         (
             *_model_row(model),
@@ -79,7 +81,7 @@ def _find_matching(models: Sequence[Model], words: Sequence[str]) -> list[Model]
     return [model for model in models if all(word in f"{model.reference} {model.name}".lower() for word in words)]
 
 
-def _search_words(models: Sequence[Model]) -> set[str]:
+def _collect_search_words(models: Sequence[Model]) -> set[str]:
     """The words that people search for: providers, ids and their parts."""
     known = {name for model in models for name in (model.provider, model.id.lower())}
     return known | {part for name in known for part in re.split(r"[^a-z0-9.]+", name) if len(part) > 2}
@@ -102,12 +104,12 @@ def _to_object(model: Model, registry: ModelRegistry) -> dict[str, Json]:
 def print_models(search: str, environment: Environment) -> int:
     """Print the usable models in pi's form, with errors in files on stderr."""
     registry = _make_registry(environment)
-    print_line(_known_table(registry.list_available(), search))
+    print_line(_format_search_result(registry.list_available(), search))
     _print_problems(registry)
     return exit_codes.OK
 
 
-def _known_table(models: Sequence[Model], search: str) -> str:
+def _format_search_result(models: Sequence[Model], search: str) -> str:
     shown = _find_matching(models, search.lower().split())
     if shown:
         return format_table(

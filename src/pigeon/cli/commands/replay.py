@@ -88,12 +88,12 @@ async def _serve(
     player = SessionPlayer(session, clock, pace)
     playing: list[asyncio.Future[None]] = []
 
-    async def begin(ended: object) -> None:
+    async def start_playback(ended: object) -> None:
         await life.on_host_ready(lambda: None)
         playing.append(asyncio.ensure_future(player.play(last_branch_of(loaded))))
 
     try:
-        return await host.serve(begin, life.close_extensions, life.stop)
+        return await host.serve(start_playback, life.close_extensions, life.stop)
     finally:
         for task in playing:
             task.cancel()

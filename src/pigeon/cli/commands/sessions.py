@@ -158,7 +158,7 @@ class _Sessions:
         if self._call.has_option("json"):
             print_line(json.dumps([_trashed_record(one) for one in gone], indent=2))
         elif gone:
-            ids = _short_ids([one.row.id for one in gone], ())
+            ids = _shorten_ids([one.row.id for one in gone], ())
             titles = [(one.deleted[:16].replace("T", " "), title_of(one.row)) for one in gone]
             rows = [(id, *title) for id, title in zip(ids, titles, strict=True)]
             print_line(format_table([("id", "deleted", "session"), *rows]))
@@ -168,14 +168,14 @@ class _Sessions:
         return exit_codes.OK
 
     def _read_rows(self, most: int) -> list[SessionRow]:
-        return self._repository.store.list_sessions(self._folders(), None, most)[0]
+        return self._repository.store.list_sessions(self._list_searched_folders(), None, most)[0]
 
-    def _folders(self) -> list[str]:
+    def _list_searched_folders(self) -> list[str]:
         return self._repository.folders() if self._call.has_option("all") else [self._repository.folder]
 
     def _known_ids(self) -> Iterator[str]:
         """The ids of all sessions that a reference may mean, from the names of their files."""
-        for folder in self._folders():
+        for folder in self._list_searched_folders():
             for path in self._repository.store.list_files(folder):
                 yield self._repository.store.id_in_name(path)
 
@@ -184,8 +184,8 @@ class _Sessions:
             print_line(json.dumps([codec.to_plain(row) for row in rows], indent=2))
             return
         lines = []
-        for id, row in zip(_short_ids([row.id for row in rows], self._known_ids()), rows, strict=True):
-            folder = (_folder_text(row.cwd, self._environment.home),) if self._call.has_option("all") else ()
+        for id, row in zip(_shorten_ids([row.id for row in rows], self._known_ids()), rows, strict=True):
+            folder = (_abbreviate_home(row.cwd, self._environment.home),) if self._call.has_option("all") else ()
             lines.append((id, row.modified[:16].replace("T", " "), *folder, title_of(row)))
         heads = ("id", "changed (UTC)", *(("folder",) if self._call.has_option("all") else ()), "session")
         print_line(format_table([heads, *lines]))
@@ -228,7 +228,7 @@ def _load_existing(path: str) -> LoadedSession:
     return loaded
 
 
-def _short_ids(ids: Sequence[str], known: Iterable[str]) -> Iterator[str]:
+def _shorten_ids(ids: Sequence[str], known: Iterable[str]) -> Iterator[str]:
     """The shortest unique beginnings of ids; ids from the same minute begin alike."""
     ordered = sorted({*ids, *known})
     for id in ids:
@@ -273,7 +273,7 @@ def _short_id(path: str) -> str:
     return str(header["id"])[:ID_SHOWN] if header else path
 
 
-def _folder_text(path: str, home: str) -> str:
+def _abbreviate_home(path: str, home: str) -> str:
     return f"~{path[len(home) :]}" if path == home or path.startswith(f"{home}/") else path
 
 
