@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from pigeon.config.known_keys import describe_unknown_keys, find_hidden_rules
+from pigeon.config.known_keys import describe_unknown_keys, find_misnamed_rules_key
 from pigeon.config.layers import USERS_ONLY, Layers
 from pigeon.config.settings import GROUPS, Group, Settings, ToolSettings, keys_of
 from pigeon.wire.base import ABSENT
@@ -33,7 +33,7 @@ class Files:
                 self.put(folder, value)
         made = Layers(str(self.user), self.problems.append)
         if one is not None or two is not None:
-            made.add_project([str(self.one), str(self.two)])
+            made.load_project_settings([str(self.one), str(self.two)])
         return made
 
 
@@ -53,7 +53,7 @@ def test_the_project_counts_only_when_somebody_vouches_for_it(files: Files) -> N
     files.put(files.one, {"steeringMode": "all"})
     layers = files.layers({"followUpMode": "all"})
     assert (layers.settings.steering_mode, layers.settings.follow_up_mode) == ("one-at-a-time", "all")
-    layers.add_project([str(files.one)])
+    layers.load_project_settings([str(files.one)])
     assert (layers.settings.steering_mode, layers.settings.follow_up_mode) == ("all", "all")
 
 
@@ -176,7 +176,7 @@ def test_a_file_that_cannot_be_used_is_a_doubt(files: Files, place: str) -> None
 
 def test_the_doubts_of_a_project_go_with_it(files: Files) -> None:
     layers = files.layers({}, {"permissions": None, "steeringMode": "all"})
-    layers.add_project([])
+    layers.load_project_settings([])
     assert (layers.doubts, layers.settings.steering_mode) == ([], "one-at-a-time")
 
 
@@ -208,14 +208,14 @@ def misspelt(word: str) -> st.SearchStrategy[str]:
 @given(misspelt("permissions"))
 def test_a_slip_in_the_name_of_the_permissions_is_never_a_way_around_them(key: str) -> None:
     assume(key != "permissions")
-    assert find_hidden_rules({key: {"deny": ["read"]}}, keys_of(Settings)) == (key, "permissions")
+    assert find_misnamed_rules_key({key: {"deny": ["read"]}}, keys_of(Settings)) == (key, "permissions")
 
 
 @given(misspelt("approvalMode"))
 def test_nor_is_one_in_the_name_of_the_approval_mode(key: str) -> None:
     assume(key != "approvalMode")
-    assert find_hidden_rules({key: "write"}, keys_of(ToolSettings), "tools") == (key, "tools.approvalMode")
-    assert find_hidden_rules({key: "write"}, keys_of(Settings)) == (key, "tools.approvalMode")
+    assert find_misnamed_rules_key({key: "write"}, keys_of(ToolSettings), "tools") == (key, "tools.approvalMode")
+    assert find_misnamed_rules_key({key: "write"}, keys_of(Settings)) == (key, "tools.approvalMode")
 
 
 @given(st.sampled_from(keys_of(Settings)).flatmap(lambda key: misspelt(key).map(lambda wrong: (key, wrong))))
@@ -227,7 +227,7 @@ def test_a_slip_in_any_key_is_reported(slip: tuple[str, str]) -> None:
 
 
 def test_keys_of_our_own_hide_no_permissions() -> None:
-    assert find_hidden_rules({key: {"permissions": 1} for key in keys_of(Settings)}, keys_of(Settings)) is None
+    assert find_misnamed_rules_key({key: {"permissions": 1} for key in keys_of(Settings)}, keys_of(Settings)) is None
 
 
 def test_thousands_of_unknown_keys_are_a_doubt_and_few_are_named(files: Files) -> None:
@@ -253,10 +253,10 @@ def test_a_project_lowers_limits_and_never_raises_or_removes_them(files: Files, 
     assert (layers.settings.loop_guard.warn, layers.settings.loop_guard.stop) == (2, 4)
     assert len(files.problems) == (wrong is not None)
     assert all("limits.seconds is ignored" in problem for problem in files.problems)
-    layers.add_project([])
+    layers.load_project_settings([])
     assert layers.settings.limits == {"turns": 5, "cost": 1, "seconds": 60}
     files.put(files.one, {"limits": wrong})
-    assert layers.add_project([str(files.one)]).limits == {"turns": 5, "cost": 1, "seconds": 60}
+    assert layers.load_project_settings([str(files.one)]).limits == {"turns": 5, "cost": 1, "seconds": 60}
 
 
 def test_every_group_of_settings_is_read_key_by_key() -> None:

@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pigeon.config.tool_selection import is_match, join_tool_lists, option_selection, read_tool_names, selection_of
+from pigeon.config.tool_selection import (
+    is_match,
+    join_tool_lists,
+    parse_option_selection,
+    read_tool_names,
+    selection_of,
+)
 from pigeon.wire.errors import StartupError
 
 KNOWN = ["read", "bash", "edit", "write", "grep", "find", "ls"]
@@ -61,7 +67,7 @@ def test_names_come_first_and_changes_in_their_order(entries: list[str], active:
 )
 def test_an_option_has_either_names_or_changes(entries: list[str], problem: str) -> None:
     with pytest.raises(StartupError) as refused:
-        option_selection(entries, "-t")
+        parse_option_selection(entries, "-t")
     assert str(refused.value) == problem
 
 

@@ -112,7 +112,7 @@ def test_entries_retarget_extend_and_override_built_in_models() -> None:
         },
         {"ANTHROPIC_API_KEY": "k"},
     )
-    assert models.problems() == []
+    assert models.find_problems() == []
     big, changed, new = models.list_available()
     assert (big.name, big.base_url, big.cost.input, big.cost.output) == ("Big", "http://proxy", 99, 15)
     assert big.compat == {"a": {"b": 1, "c": 2, "d": 3}}
@@ -124,7 +124,7 @@ def test_a_model_without_a_place_is_a_problem_and_the_rest_goes_on() -> None:
     models = registry(
         {"mine": {"apiKey": "k", "models": [{"id": "x"}]}, "openai": {"models": [{"id": "y", "api": ""}]}}
     )
-    [problem] = models.problems()
+    [problem] = models.find_problems()
     assert '"mine"' in problem
     assert '"api"' in problem
     assert models.all_models()

@@ -25,7 +25,7 @@ from pigeon.app.sandbox import make_sandbox
 from pigeon.app.sessions import make_repository, open_journal
 from pigeon.config.layers import Layers
 from pigeon.config.paths import project_dirs
-from pigeon.config.settings import Settings, listed_skills
+from pigeon.config.settings import Settings, list_skill_paths
 from pigeon.export.page_writer import PageWriter
 from pigeon.extensions.agent_extensions import AgentExtensions, ExtensionOptions, ExtensionProviders
 from pigeon.mcp.configured_servers import AgentParts, ConfiguredServers
@@ -218,7 +218,7 @@ class _Builder:
         for contributed in runner.contributions.providers() if runner else ():
             providers.add(contributed.name, contributed.entry, contributed.provider)
         chosen = resolve_model_options(options, environment, settings, registry, reports.add_startup_problem)
-        for problem in registry.problems():
+        for problem in registry.find_problems():
             reports.add_startup_problem(problem)
         models = ModelChoice(chosen, transcript, hooks, self._bus.post)
         self._recordings.record_agent(models.model, models.level, models.list_available(), folders)
@@ -415,7 +415,7 @@ class _Builder:
             no_context_files=options.no_context_files,
             system_prompt=options.system_prompt,
             append_system_prompt=options.append_system_prompt,
-            user_skills=listed_skills(settings),
+            user_skills=list_skill_paths(settings),
             user_prompts=value_or_default(settings.prompts, []),
             docs=DOCS_FOLDER if os.path.isdir(DOCS_FOLDER) else None,
             unattended=options.unattended,

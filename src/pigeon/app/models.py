@@ -171,7 +171,7 @@ def _find_named_model(options: AgentOptions, registry: ModelRegistry, report: Re
     try:
         match = resolve_named_model(options.provider, options.model, registry)
     except StartupError as error:
-        raise StartupError("\n".join([str(error), *registry.problems()])) from None
+        raise StartupError("\n".join([str(error), *registry.find_problems()])) from None
     if match.warning:
         report(match.warning)
     return match.model, match.level

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, NoReturn, get_args
 
 from pigeon.app.options import AgentOptions
-from pigeon.config.tool_selection import option_selection
+from pigeon.config.tool_selection import parse_option_selection
 from pigeon.frontends.call import CommandLine, Row
 from pigeon.wire.choices import APPROVAL_MODES, DialectName, SandboxMode, to_alternatives
 from pigeon.wire.errors import BadRecord, UsageError
@@ -269,7 +269,7 @@ def _join_tool_lists(arguments: Sequence[str]) -> list[str]:
         joined.append(word if value is None else f"{word}={value}")
         option, equals, given = joined[-1].partition("=")
         if equals and option in TOOL_LISTS[:2]:
-            option_selection(_split_list(given), option)
+            parse_option_selection(_split_list(given), option)
     return joined
 
 

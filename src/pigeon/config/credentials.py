@@ -148,7 +148,7 @@ class Values:
         """The text with its variables filled in; None if one is missing. `own` wins over the environment."""
         missing = False
 
-        def put(found: re.Match[str]) -> str:
+        def fill_in_variable(found: re.Match[str]) -> str:
             nonlocal missing
             name = found[1] or found[2]
             if not name:
@@ -158,17 +158,17 @@ class Values:
                 missing = True
             return text or ""
 
-        text = re.sub(_REFERENCE, put, value)
+        text = re.sub(_REFERENCE, fill_in_variable, value)
         return None if missing else text
 
-    def known_value(self, value: str, own: Mapping[str, str] | None = None) -> str | None:
+    def resolve_without_running(self, value: str, own: Mapping[str, str] | None = None) -> str | None:
         """The value as far as it is known without running a command: for `!command`, its last output."""
         if not value.startswith("!"):
             return self.interpolate_value(value, own)
         kept = self._kept.get(value[1:].strip())
         return kept[1] if kept else None
 
-    def references(self, value: str) -> set[str]:
+    def find_variables(self, value: str) -> set[str]:
         """The variables that a value or its command names."""
         return {name for found in re.findall(_REFERENCE, value) for name in found if name}
 

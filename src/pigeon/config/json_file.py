@@ -56,7 +56,7 @@ def has_comments(path: str) -> bool:
     return _without_comments(data) != data
 
 
-def repeated_key(path: str) -> str | None:
+def find_repeated_key(path: str) -> str | None:
     """A key that occurs twice in one object of a readable file: only its last value counts."""
     data = read_whole(path, LARGEST).removeprefix(_BOM)
     if not data.strip():

@@ -67,7 +67,7 @@ def describe_unknown_keys(keys: Sequence[str], known: Sequence[str], group: str 
     return [*said, f"{more} more keys are unknown"] if more else said
 
 
-def find_hidden_rules(raw: Mapping[str, Any], known: Sequence[str], group: str = "") -> tuple[str, str] | None:
+def find_misnamed_rules_key(raw: Mapping[str, Any], known: Sequence[str], group: str = "") -> tuple[str, str] | None:
     """An unread key that looks as if it contains permission rules or an approval mode, and its right name; None if
     there is none. If there are too many keys, the one after the last that is checked represents them all."""
     for count, (name, value) in enumerate(_unread_items(raw, known, group)):

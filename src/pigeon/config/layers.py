@@ -15,7 +15,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from pigeon.config.json_file import LARGEST, repeated_key
+from pigeon.config.json_file import LARGEST, find_repeated_key
 from pigeon.config.paths import project_dirs
 from pigeon.config.settings import Settings, ToolSettings, keys_of, read_settings_file, select_valid_keys
 from pigeon.config.tool_selection import join_tool_lists, read_tool_names
@@ -69,7 +69,7 @@ class Layers:
         """The sandbox settings of the user, as in the file."""
         return self._user.get("sandbox")
 
-    def find_unclear_sandbox(self, with_users: bool) -> str | None:
+    def find_unusable_sandbox_file(self, with_users: bool) -> str | None:
         """An unusable file that mentions the sandbox, so that its request is unknown; None if there is none."""
         return next((path for path in self._unusable_files(with_users) if _has_sandbox_word(path)), None)
 
@@ -82,9 +82,9 @@ class Layers:
 
     def use_folder(self, cwd: str, trusted: bool, harmless: bool) -> None:
         """Use the settings of the project in this folder, if it is trusted, instead of those of another one."""
-        self.add_project(project_dirs(cwd) if trusted else [])
+        self.load_project_settings(project_dirs(cwd) if trusted else [])
 
-    def add_project(self, folders: Sequence[str]) -> Settings:
+    def load_project_settings(self, folders: Sequence[str]) -> Settings:
         """Read the project's settings too, the first folder's on top; only for a project that is trusted.
 
         The settings of an earlier project are dropped, even if `folders` is empty.
@@ -162,14 +162,14 @@ def _doubts_of(raw: dict[str, Any], path: str) -> Iterator[str]:
         yield "tools must be an object; its approvalMode is ignored"
         tools = {}
     if "permissions" in raw:
-        repeated = repeated_key(path)
+        repeated = find_repeated_key(path)
         if repeated is not None:
             yield f"{repeated[:80]!r} appears twice, and only the last one counts"
     known, within = keys_of(Settings), keys_of(ToolSettings)
     if not (raw.keys() <= set(known) and tools.keys() <= set(within)):
-        from pigeon.config.known_keys import find_hidden_rules
+        from pigeon.config.known_keys import find_misnamed_rules_key
 
-        hiding = find_hidden_rules(raw, known) or find_hidden_rules(tools, within, "tools")
+        hiding = find_misnamed_rules_key(raw, known) or find_misnamed_rules_key(tools, within, "tools")
         if hiding is not None:
             yield f"{hiding[0][:80]!r} is ignored; the key is called {hiding[1]!r}"
 

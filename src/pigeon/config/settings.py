@@ -128,7 +128,7 @@ class Settings(Record, kw_only=True):
     http_proxy: str | Absent = ABSENT
 
 
-def listed_skills(settings: Settings) -> list[str]:
+def list_skill_paths(settings: Settings) -> list[str]:
     """The places of skills besides the usual ones; older files have them in an object."""
     skills: Json = value_or_default(settings.skills, [])
     if isinstance(skills, dict):

@@ -45,7 +45,7 @@ class SettingsFile:
             raise StartupError(f"{wrong[0]}. Fix the file first: pigeon config edit")
         return raw
 
-    def problems(self) -> list[str]:
+    def find_problems(self) -> list[str]:
         """The errors of the file and of its settings."""
         wrong: list[str] = []
         raw = read_settings_file(self.path, wrong.append)

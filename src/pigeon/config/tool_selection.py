@@ -62,7 +62,7 @@ def selection_of(entries: Iterable[str]) -> ToolSelection:
     return ToolSelection(names if names or not changes else None, changes)
 
 
-def option_selection(entries: Sequence[str], option: str) -> ToolSelection:
+def parse_option_selection(entries: Sequence[str], option: str) -> ToolSelection:
     """The selection of an option: either names or changes; raises `UsageError` that names the option."""
     selection = selection_of(entries)
     if selection.names and selection.changes:

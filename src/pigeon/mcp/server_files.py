@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Container, Iterable, Mapping
 
-from pigeon.config.json_file import read_json, repeated_key
+from pigeon.config.json_file import find_repeated_key, read_json
 from pigeon.config.paths import project_dirs
 from pigeon.mcp.server_config import ServerConfig, parse_server, parse_servers, replace_fields
 from pigeon.mcp.tool_names import plain_name
@@ -38,7 +38,7 @@ def read_servers(path: str, source: McpSource, report: Callable[[str], None]) ->
 
     try:
         value = read_json(path, may_be_blank=True)
-        twice = repeated_key(path)
+        twice = find_repeated_key(path)
     except FileNotFoundError:
         return []
     except OSError as error:

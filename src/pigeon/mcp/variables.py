@@ -113,11 +113,11 @@ class Surroundings:
     def _fill_leniently(self, value: str, field: str) -> str:
         """Fill in only variables that exist: other text of a host is literal."""
 
-        def put(found: re.Match[str]) -> str:
+        def fill_in_variable(found: re.Match[str]) -> str:
             name = found[3] or found[5]
             return self._variables.get(name, found[0]) if name and found[2] != "input" else found[0]
 
-        return re.sub(_REFERENCE, put, value) if "$" in value else value
+        return re.sub(_REFERENCE, fill_in_variable, value) if "$" in value else value
 
     def _find_value(self, found: re.Match[str], field: str, guarded: bool, config: ServerConfig) -> str:
         if found[1]:

@@ -33,11 +33,11 @@ class ValueResolver(Protocol):
         """True if the value can be expected to resolve."""
         ...
 
-    def known_value(self, value: str, own: Mapping[str, str] | None = None) -> str | None:
+    def resolve_without_running(self, value: str, own: Mapping[str, str] | None = None) -> str | None:
         """The value, as far as it is known without running anything."""
         ...
 
-    def references(self, value: str) -> set[str]:
+    def find_variables(self, value: str) -> set[str]:
         """The variables that a value names."""
         ...
 
@@ -128,7 +128,7 @@ class ModelRegistry:
     def find_listed(self, provider: str, model_id: str) -> Model | None:
         return self._models(current_provider_name(provider)).models.get(model_id)
 
-    def problems(self) -> list[str]:
+    def find_problems(self) -> list[str]:
         """Errors in the configuration, one sentence each."""
         for provider in self._entries:
             self._models(provider)
@@ -155,7 +155,7 @@ class ModelRegistry:
         configured = self._current_configuration()
         for label, name, value, own in configured.values:
             # An address is used as written.
-            text = value if name == ADDRESS else self._values.known_value(value, own)
+            text = value if name == ADDRESS else self._values.resolve_without_running(value, own)
             # The name of a provider is in every record about it.
             if text and text not in self._entries:
                 yield label, text
@@ -176,7 +176,7 @@ class ModelRegistry:
                 (self._label_of_value(name, value), name, value, own)
                 for name, value, own in self._configured_secrets(stored, entries)
             ]
-            named = {name for _, _, value, _ in values for name in self._values.references(value)}
+            named = {name for _, _, value, _ in values for name in self._values.find_variables(value)}
             known = self._configuration = _Configuration(stored, entries, values, key_variables() | named)
         return known
 
@@ -195,7 +195,7 @@ class ModelRegistry:
             yield from _secrets_of_entry(entry)
 
     def _label_of_value(self, name: str, value: str) -> str:
-        return " ".join([name, *(f"${variable}" for variable in self._values.references(value))])
+        return " ".join([name, *(f"${variable}" for variable in self._values.find_variables(value))])
 
     def _stored_credential(self, provider: str) -> Mapping[str, Any] | None:
         stored = self._all_stored()

@@ -136,7 +136,7 @@ class SandboxControl:
     def resolve_policy(self, cwd: str) -> SandboxPolicy | None:
         """The policy that the sources request for a conversation in this folder; raises `StartupError` for an invalid
         one."""
-        unclear = self._layers.find_unclear_sandbox(with_users=self._by_options.mode is None)
+        unclear = self._layers.find_unusable_sandbox_file(with_users=self._by_options.mode is None)
         if unclear is not None:
             raise StartupError(
                 f"{unclear} cannot be used but mentions the sandbox, so Pigeon cannot tell whether one is wanted. "

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from pigeon.agent.interfaces import Tool
 from pigeon.config.settings import Settings
-from pigeon.config.tool_selection import ToolSelection, is_match, option_selection, selection_of
+from pigeon.config.tool_selection import ToolSelection, is_match, parse_option_selection, selection_of
 from pigeon.sandbox.control import SandboxControl
 from pigeon.session.context.transcript import Transcript
 from pigeon.session.host.host_services import HostServices
@@ -167,7 +167,7 @@ class ToolChoice:
     def __init__(self, options: ToolOptions, settings: Settings, built_in: Sequence[str]) -> None:
         self._options = options
         self._built_in = built_in
-        self._named = ToolSelection() if options.tools is None else option_selection(options.tools, "--tools")
+        self._named = ToolSelection() if options.tools is None else parse_option_selection(options.tools, "--tools")
         listed = settings.default_tools
         self._default = ToolSelection() if isinstance(listed, Absent) else selection_of(listed)
 

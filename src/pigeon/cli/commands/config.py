@@ -119,7 +119,7 @@ def _edit_file(call: CommandCall, file: SettingsFile) -> int:
         code = run_in_foreground([*shlex.split(editor), file.path], variables)
     except (OSError, ValueError) as error:
         raise StartupError(f"The editor {editor} cannot be started: {error}") from None
-    wrong = file.problems()
+    wrong = file.find_problems()
     for problem in wrong:
         print_to_stderr(f"Warning: {problem}")
     return exit_codes.FAILED if wrong or code else exit_codes.OK

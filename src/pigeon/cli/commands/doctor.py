@@ -147,7 +147,7 @@ def diagnose_settings(here: CheckedSetup) -> Iterator[Finding]:
 
 
 def diagnose_models_file(here: CheckedSetup) -> Iterator[Finding]:
-    for problem in here.registry.problems():
+    for problem in here.registry.find_problems():
         yield Finding("models", "broken", problem, "fix the file")
 
 

@@ -126,5 +126,5 @@ def _make_registry(environment: Environment) -> ModelRegistry:
 
 
 def _print_problems(registry: ModelRegistry) -> None:
-    for problem in registry.problems():
+    for problem in registry.find_problems():
         print_to_stderr(f"pigeon: {problem}")
