@@ -65,7 +65,7 @@ def cells(**columns: Any) -> pytest.MarkDecorator:
 
 @cells(pi=[], omp=[{"type": "ready"}], xcsh=[{"type": "ready", "version": VERSION}])
 def test_first_line(name: str, cell: list[Record]) -> None:
-    assert parse_lines(dialect_for(name).greeting()) == cell
+    assert parse_lines(dialect_for(name).make_greeting_lines()) == cell
 
 
 @cells(pi=True, pi_latest=False)

@@ -67,7 +67,7 @@ class Dialect:
         self.deltas = deltas
         self._snapshot: Snapshot | None = None
 
-    def greeting(self) -> list[OutputLine]:
+    def make_greeting_lines(self) -> list[OutputLine]:
         return []
 
     def to_lines(self, event: Outbound) -> list[OutputLine]:
@@ -148,7 +148,7 @@ class Dialect:
 
     def to_answer_lines(self, response: Response) -> list[OutputLine]:
         """A response as lines of this dialect; here unchanged."""
-        return plain_answer(response)
+        return to_plain_answer_lines(response)
 
     def to_refusal_lines(self, response: Response) -> list[OutputLine]:
         """Row: rejected prompt, here one failure."""
@@ -159,7 +159,7 @@ class Dialect:
         return self.to_answer_lines(response)
 
 
-def plain_answer(response: Response) -> list[OutputLine]:
+def to_plain_answer_lines(response: Response) -> list[OutputLine]:
     """A response in the form of the protocol."""
     return [OutputLine((encode(response),))]
 
@@ -181,7 +181,7 @@ def with_sequence_number(line: OutputLine, number: int) -> OutputLine:
     return with_member(line, b'"seq":%d' % number)
 
 
-def kind_of(record: Record | None) -> str:
+def filterable_type_of(record: Record | None) -> str:
     """The type of an event; empty for records that are always sent: dialogs, calls, and the ends of prompts."""
     return str(record.__struct_config__.tag) if isinstance(record, Event) and not record.always_sent else ""
 

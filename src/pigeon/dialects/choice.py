@@ -22,13 +22,13 @@ def choose_dialect_name(asked: str | None, called: str, arguments: Sequence[str]
 
     `called` is the agent of the family under whose name the program was called, if any.
     """
-    name = asked or variables.get("PIGEON_DIALECT") or called or _find_flag_name(arguments) or "pi"
+    name = asked or variables.get("PIGEON_DIALECT") or called or _find_dialect_by_flag(arguments) or "pi"
     if name not in NAMES:
         raise UsageError(f'Unknown dialect "{name}". Use one of: {", ".join(NAMES)}')
     return name
 
 
-def _find_flag_name(arguments: Sequence[str]) -> str | None:
+def _find_dialect_by_flag(arguments: Sequence[str]) -> str | None:
     return next((_TELLING_FLAGS[flag] for flag in arguments if flag in _TELLING_FLAGS), None)
 
 

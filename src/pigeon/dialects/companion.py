@@ -36,7 +36,7 @@ class Companion(OhMyPi):
 
     name: ClassVar[DialectName] = "companion"
 
-    def greeting(self) -> list[OutputLine]:
+    def make_greeting_lines(self) -> list[OutputLine]:
         return []
 
     def to_records(self, event: Outbound) -> Iterable[Record]:

@@ -50,7 +50,7 @@ class OhMyPi(Dialect):
         self._begun = False
         self._added: list[Message] = []
 
-    def greeting(self) -> list[OutputLine]:
+    def make_greeting_lines(self) -> list[OutputLine]:
         return [OutputLine((encode(Ready()),))]
 
     def to_records(self, event: Outbound) -> Iterable[Record]:
@@ -78,7 +78,7 @@ class OhMyPi(Dialect):
         """Row: an accepted message, here without data unless no run follows."""
         if isinstance(response.data, Accepted) and response.data.disposition == "handled":
             response = replace(response, data=LocalOnly())
-        elif isinstance(response.data, Accepted) and not is_attributed(response.data):
+        elif isinstance(response.data, Accepted) and not tells_run_or_message_id(response.data):
             response = replace(response, data=ABSENT)
         return super().to_answer_lines(response)
 
@@ -94,7 +94,7 @@ class OhMyPi(Dialect):
         return self.to_answer_lines(without_id(response))
 
 
-def is_attributed(accepted: Accepted) -> bool:
+def tells_run_or_message_id(accepted: Accepted) -> bool:
     """True if the answer has more members than the disposition, because the host requested them."""
     return not (isinstance(accepted.run_id, Absent) and isinstance(accepted.client_message_id, Absent))
 

@@ -71,7 +71,7 @@ class Snapshot:
     def apply(self, update: MessageUpdate) -> bytes:
         """Apply one update; returns the encoded event without its closing brace."""
         if update.usage is not self._usage:
-            self._reprice(update.usage)
+            self._update_usage(update.usage)
         event = update.assistant_message_event
         encoded = encode(event)
         self._apply_event(event, encoded)
@@ -107,7 +107,7 @@ class Snapshot:
             assert isinstance(call, _GrowingCall)
             call.finish(encode(event.tool_call))
 
-    def _reprice(self, usage: Usage) -> None:
+    def _update_usage(self, usage: Usage) -> None:
         self._usage = usage
         self._head, self._tail = _split_around_content(self._message, usage)
         self.encoded_usage = encode(usage)

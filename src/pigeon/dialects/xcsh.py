@@ -21,7 +21,7 @@ class Xcsh(OhMyPi):
     name: ClassVar[DialectName] = "xcsh"
     default_interrupt_mode: ClassVar[InterruptMode] = "wait"
 
-    def greeting(self) -> list[OutputLine]:
+    def make_greeting_lines(self) -> list[OutputLine]:
         return [OutputLine((encode(Ready(version=self.version)),))]
 
     def to_records(self, event: Outbound) -> Iterable[Record]:

@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from pigeon.dialects.base import (
     Dialect,
     OutputLine,
-    kind_of,
-    plain_answer,
+    filterable_type_of,
+    to_plain_answer_lines,
     with_data,
     with_member,
     with_sequence_number,
@@ -142,7 +142,7 @@ class Connection:
             return []
         lines = self._dialect.to_lines(shown if isinstance(shown.run_id, Absent) else replace(shown, run_id=ABSENT))
         if not self._filter.is_open:
-            lines = [line for line in lines if self._filter.should_send_kind(kind_of(line.record))]
+            lines = [line for line in lines if self._filter.should_send_kind(filterable_type_of(line.record))]
         if not is_update:
             lines = [replace(line, pieces=tuple(map(self.mask, line.pieces))) for line in lines]
         if run_id is not None:
@@ -160,7 +160,7 @@ class Connection:
         is_update = isinstance(shown, MessageUpdate)
         records: Iterable[Any] = (shown,) if is_update else map(self.mask_record, self._dialect.to_records(shown))
         for record in records:
-            if self._filter.should_send_kind(kind_of(record)):
+            if self._filter.should_send_kind(filterable_type_of(record)):
                 yield self._with_number(record if record.run_id == run_id else replace(record, run_id=run_id))
 
     def should_send_line(self, line: bytes) -> bool:
@@ -214,7 +214,7 @@ class Connection:
     # Answers
 
     def greeting(self) -> list[OutputLine]:
-        return self._dialect.greeting()
+        return self._dialect.make_greeting_lines()
 
     def to_answer_lines(self, response: Response) -> list[OutputLine]:
         """The answer to a command as lines: none, one or several."""
@@ -226,7 +226,9 @@ class Connection:
             return [with_data(line, data.pieces) for line in lines]
         shown = self.filter_data(data)
         response = response if shown is data else replace(response, data=shown)
-        return self._mask_lines(plain_answer(response) if is_hello else self._dialect.to_answer_lines(response))
+        return self._mask_lines(
+            to_plain_answer_lines(response) if is_hello else self._dialect.to_answer_lines(response)
+        )
 
     def to_refusal_lines(self, response: Response, with_result: bool) -> list[OutputLine]:
         """The refusal of a prompt as lines, with or without the result that a dialect may add."""
