@@ -119,7 +119,7 @@ def test_answers_that_go_on_have_no_head_of_their_own() -> None:
 
 def test_the_file_of_a_page_is_named_after_its_title() -> None:
     names = ("Fix the <parser>, ../now!", "Größe & Maß", "", "x" * 300)
-    made = [SessionPage({"id": "0193-aa11-22bb33cc"}, [], [], stats(), name).file_name() for name in names]
+    made = [SessionPage({"id": "0193-aa11-22bb33cc"}, [], [], stats(), name).make_file_name() for name in names]
     assert made[:2] == ["pigeon-fix-the-parser-now-22bb33cc.html", "pigeon-größe-maß-22bb33cc.html"]
     assert re.fullmatch(r"pigeon-session-.*-22bb33cc\.html", made[2])
     assert len(made[3]) < 100

@@ -73,7 +73,7 @@ def test_a_key_of_the_agent_is_masked_before_colours_take_it_apart(environment: 
     lines.tool("edit", {"path": "a.py", "oldText": f"a = {text}", "newText": f"b = {text}"}, "done")
     folder = Path(environment.cwd)
     (folder / "session.jsonl").write_text(lines.text())
-    page = folder / PageWriter(environment, STORE, redactor.mask, mask_shapes=False).export("session.jsonl")
+    page = folder / PageWriter(environment, STORE, redactor.mask, mask_shapes=False).write_page_of_file("session.jsonl")
     shown = PageReader(page.read_text()).text
     assert "***" in shown
     assert OWN_KEY not in shown
@@ -125,7 +125,7 @@ def test_a_page_that_cannot_be_finished_leaves_the_older_one(environment: Enviro
         return data
 
     with pytest.raises(MemoryError):
-        PageWriter(environment, STORE, mask).export("session.jsonl", "page.html")
+        PageWriter(environment, STORE, mask).write_page_of_file("session.jsonl", "page.html")
     folder = Path(environment.cwd)
     assert (folder / "page.html").read_text() == made
     assert sorted(path.name for path in folder.iterdir()) == ["page.html", "session.jsonl"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pigeon.export.entry_html import conversation_html
-from pigeon.export.escaping import escape_html, moment_html, moment_of
+from pigeon.export.escaping import escape_html, moment_html, to_iso_time
 from pigeon.export.markdown import TextFormatter
 from pigeon.export.tool_html import call_html
 from pigeon.wire.content import TextContent, ToolCall
@@ -58,8 +58,8 @@ def test_a_point_in_time_is_shown_in_utc_or_as_it_stands(iso: str, shown: str) -
 
 
 def test_milliseconds_that_are_no_time_are_nothing() -> None:
-    assert moment_of(1_000) == "1970-01-01T00:00:01+00:00"
-    assert [moment_of(figure) for figure in (0, -1, 10**18)] == ["", "", ""]
+    assert to_iso_time(1_000) == "1970-01-01T00:00:01+00:00"
+    assert [to_iso_time(figure) for figure in (0, -1, 10**18)] == ["", "", ""]
 
 
 @pytest.mark.parametrize(

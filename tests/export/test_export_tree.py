@@ -21,7 +21,7 @@ def lines_of(*rows: tuple[object, int | None]) -> list[ItemLine]:
 
 def render_tree(lines: list[ItemLine], active: list[int]) -> str:
     page = SessionPage(HEADER, lines, [f"id{number}" for number in active], stats())
-    made = "".join(page.pieces(TextFormatter()))
+    made = "".join(page.render_pieces(TextFormatter()))
     assert PageReader(made).faults == []
     return made
 

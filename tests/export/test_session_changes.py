@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pigeon.export.diff_html import lines_of_patch
 from pigeon.export.markdown import TextFormatter
-from pigeon.export.session_changes import FileNames, changed_files, find_file_entries
+from pigeon.export.session_changes import FileNames, find_file_entries, list_changed_files
 from pigeon.tools.editing.diff import compare_texts
 from pigeon.wire.commands.changes import ChangedFile
 from pigeon.wire.content import ToolCall
@@ -41,7 +41,7 @@ class Talk:
 
     def files(self, path: str | None = None) -> list[ChangedFile]:
         needed = find_file_entries(self.lines, NAMES)
-        return changed_files([line for line in self.lines if line.id in needed], NAMES, path, None)
+        return list_changed_files([line for line in self.lines if line.id in needed], NAMES, path, None)
 
     def diffs(self, path: str = "f") -> list[str]:
         (file,) = self.files(path)
@@ -142,7 +142,7 @@ def test_only_what_was_done_to_files_counts() -> None:
         ("/home/me/unnumbered", 1, 1),
     ]
     assert files[1].entry_id == talk.lines[6].id
-    (html,) = changed_files(talk.lines, NAMES, "~/unnumbered", TextFormatter())[0].diffs or [""]
+    (html,) = list_changed_files(talk.lines, NAMES, "~/unnumbered", TextFormatter())[0].diffs or [""]
     assert "<ins" in html
     assert talk.files("only read") == []
 

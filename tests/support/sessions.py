@@ -171,7 +171,7 @@ class ItemLine:
 def render_page(header: Mapping[str, Any], items: Sequence[Any], stats: SessionStats, name: str | None = None) -> str:
     """The page of a session with one branch."""
     lines = [ItemLine(item, number, number - 1 if number else None) for number, item in enumerate(items)]
-    return "".join(SessionPage(header, lines, [line.id for line in lines], stats, name).pieces(TextFormatter()))
+    return "".join(SessionPage(header, lines, [line.id for line in lines], stats, name).render_pieces(TextFormatter()))
 
 
 def picture(width: int = 240, height: int = 120) -> str:

@@ -12,7 +12,7 @@ from pigeon.system.environment import Environment
 
 def export_session_page(environment: Environment, file: str, asked: str = "", *, by_title: bool = False) -> str:
     """Write the page of a session file and return its path."""
-    return _make_page_writer(environment).export(file, asked, by_title)
+    return _make_page_writer(environment).write_page_of_file(file, asked, by_title)
 
 
 def export_trajectory(environment: Environment, file: str, asked: str = "", leaf: str = "") -> str:

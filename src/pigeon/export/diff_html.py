@@ -146,7 +146,7 @@ def _mark_differences(old: str, new: str) -> tuple[str, str] | None:
     """Both lines with their differences marked; None if they have too little in common for that to help."""
     if len(old) + len(new) > LONGEST_COMPARED:
         return None
-    before, after = _words(to_plain_text(old)), _words(to_plain_text(new))
+    before, after = _split_words(to_plain_text(old)), _split_words(to_plain_text(new))
     matcher = SequenceMatcher(None, before, after, autojunk=False)
     if matcher.quick_ratio() < ALIKE or matcher.ratio() < ALIKE:
         return None
@@ -158,7 +158,7 @@ def _mark_differences(old: str, new: str) -> tuple[str, str] | None:
     return "".join(marked[0]), "".join(marked[1])
 
 
-def _words(text: str) -> list[str]:
+def _split_words(text: str) -> list[str]:
     return re.findall(r"\w+|\s+|[^\w\s]", text)
 
 

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from pigeon.export.escaping import escape_html, moment_html, moment_of
+from pigeon.export.escaping import escape_html, moment_html, to_iso_time
 from pigeon.export.markdown import TextFormatter
 from pigeon.export.pictures import picture_html
 from pigeon.export.tool_html import blocks_html, call_html, card_html, json_text, shell_html
@@ -69,7 +69,7 @@ def conversation_html(
         message = item.message if isinstance(item, MessageEntry) else None
         label = labels.get(item.id, "") if isinstance(item, Entry) else ""
         this_day = message.timestamp // DAY if message is not None else day
-        another_day = moment_of(this_day * DAY)[:10] if this_day != day and day else ""
+        another_day = to_iso_time(this_day * DAY)[:10] if this_day != day and day else ""
         day = this_day
         if isinstance(message, AssistantMessage):
             results = _pop_results(message, ahead, rest)
@@ -152,7 +152,7 @@ def answer_html(
     if again:
         return _article_html(kind, "", "", "", "".join(parts), anchor, label) if any(parts) else ""
     about = f"{escape_html(message.model)} · {message.usage.output:,} tokens out"
-    return _article_html(kind, "Assistant", about, moment_of(message.timestamp), "".join(parts), anchor, label)
+    return _article_html(kind, "Assistant", about, to_iso_time(message.timestamp), "".join(parts), anchor, label)
 
 
 def _failure_html(text: str) -> str:
@@ -172,7 +172,7 @@ def _failure_html(text: str) -> str:
 
 
 def _message_html(message: Message, formatter: TextFormatter, anchor: str, label: str) -> str:
-    at = moment_of(message.timestamp)
+    at = to_iso_time(message.timestamp)
     if isinstance(message, UserMessage):
         return _user_html(message, formatter, anchor, label)
     if isinstance(message, AssistantMessage):
@@ -201,7 +201,7 @@ def _user_html(message: UserMessage, formatter: TextFormatter, anchor: str, labe
     files = [] if isinstance(message.attachments, Absent) else [file.file_name for file in message.attachments]
     if names := ", ".join(escape_html(name) for name in files if name):
         body += f'<p class="note">attached: {names}</p>'
-    return _article_html("user", "User", "", moment_of(message.timestamp), body, anchor, label)
+    return _article_html("user", "User", "", to_iso_time(message.timestamp), body, anchor, label)
 
 
 def _thinking_html(block: ThinkingContent, formatter: TextFormatter) -> str:

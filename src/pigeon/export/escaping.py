@@ -46,7 +46,7 @@ def escape_html(text: str) -> str:
     return text.replace('"', "&quot;").replace("'", "&#39;")
 
 
-def moment_of(milliseconds: int) -> str:
+def to_iso_time(milliseconds: int) -> str:
     """ISO 8601 from epoch milliseconds; empty for an invalid time."""
     try:
         return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat() if milliseconds > 0 else ""

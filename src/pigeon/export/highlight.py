@@ -71,12 +71,12 @@ def highlight_code(text: str, language: str) -> str | None:
     text = to_plain_text(text)
     if language not in _ENDINGS or len(text) > LONGEST_CODE or max(map(len, text.split("\n"))) > LONGEST_LINE:
         return None
-    lexer = _lexer(language)
+    lexer = _load_lexer(language)
     started = time.thread_time()
     runs: list[tuple[str, list[str]]] = []
     seen = 0
     for _, kind, piece in lexer.get_tokens_unprocessed(text):
-        name = _class_of(kind)
+        name = _css_class_of(kind)
         if runs and (runs[-1][0] == name or piece.isspace()):
             runs[-1][1].append(piece)
         else:
@@ -91,14 +91,14 @@ def highlight_code(text: str, language: str) -> str | None:
 
 
 @cache
-def _lexer(language: str) -> Lexer:
+def _load_lexer(language: str) -> Lexer:
     from pygments.lexers import get_lexer_by_name
 
     return get_lexer_by_name(language)
 
 
 @cache
-def _class_of(kind: Any) -> str:
+def _css_class_of(kind: Any) -> str:
     while kind.parent is not None:
         if (name := _CLASSES.get(str(kind))) is not None:
             return name

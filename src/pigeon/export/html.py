@@ -61,7 +61,7 @@ class SessionPage:
         said = (self._found.prompts[number] for number in self._branches[0].entries if number in self._found.prompts)
         self.title = to_one_line(name or next(said, "") or f"Session {header.get('id', '')}")
 
-    def pieces(self, formatter: TextFormatter) -> Iterator[str]:
+    def render_pieces(self, formatter: TextFormatter) -> Iterator[str]:
         """The page from its first line to its last; entries are read as they are needed, and not kept."""
         title = escape_html(self.title)
         yield (
@@ -85,7 +85,7 @@ class SessionPage:
             )
         yield ".</footer>\n</body></html>\n"
 
-    def file_name(self) -> str:
+    def make_file_name(self) -> str:
         """A name for the page's file that people recognize: the title and the end of the session's id."""
         words = re.findall(r"[^\W_]+", self.title.lower())
         name = "-".join(words)[:LONGEST_FILE_NAME].strip("-")
@@ -183,7 +183,7 @@ class SessionPage:
 
     def _read_item(self, number: int) -> Item:
         line = self._lines[number]
-        return line.read() or line.plain()
+        return line.parse_uncached() or line.to_plain()
 
 
 class _Found(Struct):
@@ -199,13 +199,13 @@ def _summarize_entries(lines: Sequence[Line]) -> _Found:
     found = _Found()
     for number, line in enumerate(lines):
         if line.role not in ("toolResult", "system"):
-            entry = line.read()
+            entry = line.parse_uncached()
             if entry is not None:
-                _note_entry(found, number, entry)
+                _add_to_summary(found, number, entry)
     return found
 
 
-def _note_entry(found: _Found, number: int, entry: Entry) -> None:
+def _add_to_summary(found: _Found, number: int, entry: Entry) -> None:
     if isinstance(entry, LabelEntry):
         label = "" if isinstance(entry.label, Absent) else to_one_line(entry.label)
         found.labels.pop(entry.target_id, None)

@@ -40,7 +40,7 @@ from pigeon.wire.messages import (
 AROUND = 60
 
 
-def pieces_of(
+def render_pieces_of(
     lines: Sequence[Line],
     start: int,
     settled: int,
@@ -52,8 +52,8 @@ def pieces_of(
 
     The first `settled` ones will not change any more.
     """
-    before = None if previous is None else previous.read()
-    items = ((start + at, line.read() or line.plain()) for at, line in enumerate(lines))
+    before = None if previous is None else previous.parse_uncached()
+    items = ((start + at, line.parse_uncached() or line.to_plain()) for at, line in enumerate(lines))
     made = conversation_html(
         items, formatter, _label_texts_of(labels), before if isinstance(before, MessageEntry) else None
     )
@@ -63,10 +63,10 @@ def pieces_of(
     ]
 
 
-def add_sources(pieces: Iterable[HtmlPiece], lines: Iterable[Line]) -> list[HtmlPiece]:
+def attach_markdown_sources(pieces: Iterable[HtmlPiece], lines: Iterable[Line]) -> list[HtmlPiece]:
     """The pieces; those of messages include their source: the texts, without thinking and calls."""
     by_id = {line.id: line for line in lines}
-    return [replace(piece, markdown=_markdown_of(by_id[piece.entry_id].read())) for piece in pieces]
+    return [replace(piece, markdown=_markdown_of(by_id[piece.entry_id].parse_uncached())) for piece in pieces]
 
 
 def _markdown_of(entry: Entry | None) -> str | Absent:
@@ -85,7 +85,7 @@ def find_unsettled_index(lines: Sequence[Line]) -> int:
     for at in range(len(lines) - 1, -1, -1):
         if lines[at].role not in ("assistant", "toolResult"):
             continue
-        entry = lines[at].read()
+        entry = lines[at].parse_uncached()
         message = entry.message if isinstance(entry, MessageEntry) else None
         if isinstance(message, ToolResultMessage):
             done.add(message.tool_call_id)
@@ -95,13 +95,13 @@ def find_unsettled_index(lines: Sequence[Line]) -> int:
     return len(lines)
 
 
-def text_html(asked: RenderHtml, formatter: TextFormatter) -> str:
+def render_requested_html(asked: RenderHtml, formatter: TextFormatter) -> str:
     """A text of a program as HTML."""
     if not isinstance(asked.markdown, Absent):
         return formatter.format_prose(asked.markdown)
     if not isinstance(asked.diff, Absent):
         lines = lines_of_patch(asked.diff) or lines_of_listing(asked.diff)
-        return diff_html(lines, formatter.try_spend) if lines else f"<pre>{escape_html(asked.diff)}</pre>"
+        return diff_html(lines, formatter.try_spend_budget) if lines else f"<pre>{escape_html(asked.diff)}</pre>"
     if not isinstance(asked.call, Absent):
         return card_html(asked.call.name, asked.call.arguments, None, formatter)
     return ""
@@ -112,7 +112,7 @@ def find_entries_with_text(lines: Sequence[Line], text: str, most: int) -> tuple
     wanted = text.casefold()
     found: list[FoundText] = []
     for at in range(len(lines) - 1, -1, -1):
-        entry = lines[at].read()
+        entry = lines[at].parse_uncached()
         for role, said in () if entry is None else _texts_of_entry(entry):
             place = said.casefold().find(wanted)
             if place < 0:
@@ -134,8 +134,8 @@ def list_branches(lines: Sequence[Line], active: Sequence[str]) -> list[BranchIn
         if not branch.entries:
             continue
         last = lines[branch.entries[-1]]
-        entries = (lines[number].read() for number in branch.entries if lines[number].role == "user")
-        said = (to_one_line(text_of(_user_content(entry))) for entry in entries)
+        entries = (lines[number].parse_uncached() for number in branch.entries if lines[number].role == "user")
+        said = (to_one_line(text_of(_user_text_of(entry))) for entry in entries)
         title = next(filter(None, said), "")
         rows.append(
             BranchInfo(
@@ -143,13 +143,13 @@ def list_branches(lines: Sequence[Line], active: Sequence[str]) -> list[BranchIn
                 title=title,
                 entries=len(branch.entries),
                 active=branch.number == 0,
-                timestamp=str(last.plain().get("timestamp", "")),
+                timestamp=str(last.to_plain().get("timestamp", "")),
             )
         )
     return rows
 
 
-def _user_content(entry: Entry | None) -> str:
+def _user_text_of(entry: Entry | None) -> str:
     message = entry.message if isinstance(entry, MessageEntry) else None
     return text_of(message.content) if isinstance(message, UserMessage) else ""
 
@@ -157,7 +157,7 @@ def _user_content(entry: Entry | None) -> str:
 def _label_texts_of(labels: Iterable[Line]) -> Mapping[str, str]:
     found: dict[str, str] = {}
     for line in labels:
-        entry = line.read()
+        entry = line.parse_uncached()
         if isinstance(entry, LabelEntry):
             found[entry.target_id] = "" if isinstance(entry.label, Absent) else to_one_line(entry.label)
     return found

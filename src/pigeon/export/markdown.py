@@ -69,13 +69,13 @@ class TextFormatter:
 
     def format_code(self, text: str, language: str) -> str:
         """Returns the inside of a `pre`: the text, coloured if the language is known and the budget allows it."""
-        if language and not self.try_spend(len(text)):
+        if language and not self.try_spend_budget(len(text)):
             self.left_plain += 1
             language = ""
         made = highlight_code(text, language) if language else None
         return escape_html(text) if made is None else made
 
-    def try_spend(self, characters: int) -> bool:
+    def try_spend_budget(self, characters: int) -> bool:
         """Whether so many characters of code may still be coloured or compared; if so, they are counted."""
         if self._code_left < characters:
             return False

@@ -54,15 +54,17 @@ class PageWriter:
         """
         active = [line.id for line in map(line_from_bytes, branch) if line is not None]
         lines = [line for line in map(line_from_bytes, every[1:]) if line is not None]
-        return self._write(asked, file, every[0], lines, active)
+        return self._mask_and_write_page(asked, file, every[0], lines, active)
 
-    def export(self, file: str, asked: str = "", by_title: bool = False) -> str:
+    def write_page_of_file(self, file: str, asked: str = "", by_title: bool = False) -> str:
         """Write the page of a session file and return its path; the branch of its last entry is the active one.
 
         With `by_title` a page without a path is named after the title of the session, for people.
         """
         file, loaded = self._load_file(file)
-        return self._write(asked, file, loaded.header_line, loaded.lines, _branch(loaded.lines), by_title)
+        return self._mask_and_write_page(
+            asked, file, loaded.header_line, loaded.lines, _list_branch_ids(loaded.lines), by_title
+        )
 
     def write_trajectory(self, file: str, asked: str = "", leaf: str = "") -> str:
         """Write the trajectory of a session file and return its path."""
@@ -70,7 +72,7 @@ class PageWriter:
         lines = list(self._mask_lines(loaded.lines))
         if leaf and leaf not in {line.id for line in lines}:
             raise StartupError(f"There is no entry {leaf} in {file}")
-        branch = _branch(lines, leaf)
+        branch = _list_branch_ids(lines, leaf)
         called = expand_home(asked, self._environment.home) or f"{self._name_of(file)}.atif.json"
         path = self._environment.absolute_path(called)
         document = _trajectory_of(lines, branch, codec.decode(self._mask(loaded.header_line)), path)
@@ -96,21 +98,21 @@ class PageWriter:
     ) -> tuple[list[HtmlPiece], int]:
         """Consecutive entries as HTML, and how many of them will not change any more; runs in a thread, like
         `write`."""
-        from pigeon.export.live import add_sources, find_unsettled_index, pieces_of
+        from pigeon.export.live import attach_markdown_sources, find_unsettled_index, render_pieces_of
 
         lines = self._parse_and_mask_lines(window)
         marks = self._parse_and_mask_lines(labels)
         before = self._parse_and_mask_lines([] if previous is None else [previous])
         settled = find_unsettled_index(lines) if running else len(lines)
-        pieces = pieces_of(lines, start, settled, self._make_formatter(), marks, before[0] if before else None)
-        return (add_sources(pieces, lines) if source else pieces), settled
+        pieces = render_pieces_of(lines, start, settled, self._make_formatter(), marks, before[0] if before else None)
+        return (attach_markdown_sources(pieces, lines) if source else pieces), settled
 
     def render_html(self, asked: RenderHtml) -> str:
         """One text as HTML; runs in a thread."""
-        from pigeon.export.live import text_html
+        from pigeon.export.live import render_requested_html
 
         masked = codec.convert(codec.decode(self._mask(codec.encode(asked))), RenderHtml)
-        return text_html(masked, self._make_formatter())
+        return render_requested_html(masked, self._make_formatter())
 
     def find_text(self, branch: list[bytes], text: str, most: int) -> tuple[list[FoundText], bool]:
         """The places of a text, newest first, and whether there are more; runs in a thread."""
@@ -126,13 +128,13 @@ class PageWriter:
 
     def list_changes(self, branch: list[bytes], cwd: str, path: str | None, as_html: bool) -> list[ChangedFile]:
         """The changes of a branch's tools to files; runs in a thread."""
-        from pigeon.export.session_changes import FileNames, changed_files, find_file_entries
+        from pigeon.export.session_changes import FileNames, find_file_entries, list_changed_files
 
         lines = [line for line in map(line_from_bytes, branch) if line is not None]
         names = FileNames(cwd, self._environment.home)
         needed = find_file_entries(lines, names)
         masked = self._mask_lines([line for line in lines if line.id in needed])
-        return changed_files(masked, names, path, self._make_formatter() if as_html else None)
+        return list_changed_files(masked, names, path, self._make_formatter() if as_html else None)
 
     def _parse_and_mask_lines(self, raw: list[bytes]) -> list[EntryLine]:
         return list(self._mask_lines([line for line in map(line_from_bytes, raw) if line is not None]))
@@ -142,7 +144,7 @@ class PageWriter:
 
         return TextFormatter(self._mask_text)
 
-    def _write(
+    def _mask_and_write_page(
         self, asked: str, file: str, head: bytes, lines: list[EntryLine], active: list[str], by_title: bool = False
     ) -> str:
         from pigeon.export.html import SessionPage, write_page
@@ -151,9 +153,9 @@ class PageWriter:
         lines = list(self._mask_lines(lines))
         stats = stats_of(str(header.get("id", "")), file, lines)
         page = SessionPage(header, lines, active, stats, name_of(lines))
-        default = page.file_name() if by_title else f"{self._name_of(file)}.html"
+        default = page.make_file_name() if by_title else f"{self._name_of(file)}.html"
         path = expand_home(asked, self._environment.home) or default
-        blocks = _join_pieces(page.pieces(self._make_formatter()))
+        blocks = _join_pieces(page.render_pieces(self._make_formatter()))
         write_page(self._environment.absolute_path(path), map(self._mask_keys, blocks), protected=file, called=path)
         return path
 
@@ -162,7 +164,7 @@ class PageWriter:
 
         Many lines are searched together, and only those with a match one by one.
         """
-        for batch in _batches(lines):
+        for batch in _split_into_batches(lines):
             together = b"\n".join([line.raw for line in batch])
             if self._mask(together) == together:
                 yield from batch
@@ -192,34 +194,34 @@ def _trajectory_of(
 ) -> dict[str, Any] | None:
     """The document, with its images in a folder beside its `path`; None if the session has no messages."""
     from pigeon import __version__
-    from pigeon.export.trajectory import Trajectory, TrajectoryAgent, final_metrics
+    from pigeon.export.trajectory import Trajectory, TrajectoryAgent, sum_final_metrics
 
     images = f"{path.removesuffix('.json')}-images"
 
-    def keep_image(name: str, data: bytes) -> str | None:
+    def write_image_file(name: str, data: bytes) -> str | None:
         with suppress(FileExistsError):
             os.mkdir(images, 0o700)
         put_file(os.path.join(images, name), data, 0o600)
         return f"{os.path.basename(images)}/{name}"
 
-    made = Trajectory(keep_image)
+    made = Trajectory(write_image_file)
     by_id = {line.id: line for line in lines}
     for line in (by_id[id] for id in branch):
-        entry = line.read()
+        entry = line.parse_uncached()
         if entry is not None:
             made.add(entry)
     if made.is_empty:
         return None
-    entries = (entry for entry in (line.read() for line in lines) if entry is not None)
+    entries = (entry for entry in (line.parse_uncached() for line in lines) if entry is not None)
     billed = (usage for usage in map(usage_of, entries) if usage is not None)
     above = {line.parent_id for line in lines}
     others = [line.id for line in lines if line.id not in above and line.id not in set(branch)]
     extra = {"name": name_of(lines), "leaf_id": branch[-1], "other_leaf_ids": others}
     known = {key: value for key, value in extra.items() if value}
-    return made.document(header, TrajectoryAgent("pigeon", __version__), final_metrics(billed), known)
+    return made.build_document(header, TrajectoryAgent("pigeon", __version__), sum_final_metrics(billed), known)
 
 
-def _branch(lines: list[EntryLine], leaf: str = "") -> list[str]:
+def _list_branch_ids(lines: list[EntryLine], leaf: str = "") -> list[str]:
     """The ids from the beginning to an entry, oldest first; without one, to the last."""
     by_id = {line.id: number for number, line in enumerate(lines)}
     found: list[str] = []
@@ -231,7 +233,7 @@ def _branch(lines: list[EntryLine], leaf: str = "") -> list[str]:
     return found[::-1]
 
 
-def _batches(lines: list[EntryLine]) -> Iterator[list[EntryLine]]:
+def _split_into_batches(lines: list[EntryLine]) -> Iterator[list[EntryLine]]:
     batch: list[EntryLine] = []
     size = 0
     for line in lines:

@@ -20,14 +20,14 @@ def picture_html(image: ImageContent) -> str:
         data = base64.b64decode("".join(image.data.split()), validate=True)
     except (binascii.Error, ValueError):
         return _missing_picture_html(image, "its data is not valid base64")
-    kind = _kind_of(data)
+    kind = _image_format_of(data)
     if kind is None:
         return _missing_picture_html(image, "only PNG, JPEG, GIF and WebP are shown")
     encoded = base64.b64encode(data).decode("ascii")
     return f'<img alt="picture ({kind}, {len(data):,} bytes)" src="data:image/{kind};base64,{encoded}">'
 
 
-def _kind_of(data: bytes) -> str | None:
+def _image_format_of(data: bytes) -> str | None:
     """The kind by the first bytes, whatever type the session names."""
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "webp"

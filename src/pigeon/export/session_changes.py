@@ -99,7 +99,7 @@ class _Comparison(Struct):
         """Replace lines; returns False, without changes, if they differ from the known ones there."""
         stretches = self.stretches
         shift = 0
-        for group in _groups(lines):
+        for group in _split_at_gaps(lines):
             gone = [line.text for line in group if line.sign != "+"]
             come = [line.text for line in group if line.sign != "-"]
             first = group[0]
@@ -147,12 +147,12 @@ class _FileHistory(Struct):
         elif kind == "edit" and isinstance(content, str):
             self._apply_write(_split_lines(content))
         elif loose := lines or (lines_of_edit(arguments) if kind == "edit" else []):
-            self.comparisons.append(_Comparison(loose=_loose_patch(loose)))
+            self.comparisons.append(_Comparison(loose=_format_unplaced_patch(loose)))
         else:
             return
         self.entry_id, self.seen = step.entry_id, None
 
-    def diffs(self) -> list[str]:
+    def make_diffs(self) -> list[str]:
         """The changes, oldest first, without those that were undone."""
         head = f"--- {self.name}\n+++ {self.name}\n"
         return [head + patch for patch in (one.to_patch() for one in self.comparisons) if patch]
@@ -185,14 +185,14 @@ def find_file_entries(lines: Iterable[Line], names: FileNames) -> set[str]:
     """The ids of answers and results that change files, or read files that are changed elsewhere."""
     places: dict[str, set[str]] = {}
     changed: set[str] = set()
-    for step, name in _named_steps(lines, names):
+    for step, name in _find_file_steps(lines, names):
         places.setdefault(name, set()).update((step.entry_id, step.result_id))
         if facts_of_recorded(step.call.name).kind == "edit" or lines_of_result(step.result):
             changed.add(name)
     return {id for name in changed for id in places[name]}
 
 
-def changed_files(
+def list_changed_files(
     lines: Iterable[Line], names: FileNames, wanted: str | None, formatter: TextFormatter | None
 ) -> list[ChangedFile]:
     """The files that a branch has changed, by name, those outside of the folder last.
@@ -201,10 +201,10 @@ def changed_files(
     """
     made = []
     only = None if wanted is None else names.name_of(wanted)
-    for history in _histories(lines, names):
+    for history in _build_histories(lines, names):
         if not history.entry_id or only not in (None, history.name):
             continue
-        diffs = history.diffs()
+        diffs = history.make_diffs()
         counts = [count_changed_lines(lines_of_patch(diff)) for diff in diffs]
         row = ChangedFile(
             path=history.name,
@@ -220,21 +220,21 @@ def changed_files(
 
 
 def _diff_to_html(diff: str, formatter: TextFormatter) -> str:
-    return diff_html(lines_of_patch(diff), formatter.try_spend)
+    return diff_html(lines_of_patch(diff), formatter.try_spend_budget)
 
 
-def _histories(lines: Iterable[Line], names: FileNames) -> Iterable[_FileHistory]:
+def _build_histories(lines: Iterable[Line], names: FileNames) -> Iterable[_FileHistory]:
     found: dict[str, _FileHistory] = {}
-    for step, name in _named_steps(lines, names):
+    for step, name in _find_file_steps(lines, names):
         found.setdefault(name, _FileHistory(name)).apply_step(step)
     return found.values()
 
 
-def _named_steps(lines: Iterable[Line], names: FileNames) -> Iterator[tuple[_Step, str]]:
+def _find_file_steps(lines: Iterable[Line], names: FileNames) -> Iterator[tuple[_Step, str]]:
     """The calls about files that have succeeded, in the order of their results; ids of calls may come again."""
     waiting: dict[str, tuple[str, ToolCall]] = {}
     for line in lines:
-        entry = line.read() if line.role in ("assistant", "toolResult") else None
+        entry = line.parse_uncached() if line.role in ("assistant", "toolResult") else None
         message = entry.message if isinstance(entry, MessageEntry) else None
         if isinstance(message, AssistantMessage):
             waiting = {block.id: (line.id, block) for block in message.content if isinstance(block, ToolCall)}
@@ -270,7 +270,7 @@ def _replace_lines(stretches: list[_Stretch], at: int, gone: list[str], come: li
     return [*before, made, *after]
 
 
-def _groups(lines: list[DiffLine]) -> Iterator[list[DiffLine]]:
+def _split_at_gaps(lines: list[DiffLine]) -> Iterator[list[DiffLine]]:
     """Consecutive lines, without the marks between them."""
     group: list[DiffLine] = []
     for line in lines:
@@ -283,10 +283,10 @@ def _groups(lines: list[DiffLine]) -> Iterator[list[DiffLine]]:
         yield group
 
 
-def _loose_patch(lines: list[DiffLine]) -> str:
+def _format_unplaced_patch(lines: list[DiffLine]) -> str:
     """A change without a place, as hunks that begin with the first line."""
     parts = []
-    for group in _groups(lines):
+    for group in _split_at_gaps(lines):
         old, new = sum(line.sign != "+" for line in group), sum(line.sign != "-" for line in group)
         parts.append(f"@@ -1,{old} +1,{new} @@\n" + "".join(f"{line.sign}{line.text}\n" for line in group))
     return "".join(parts)

@@ -240,7 +240,7 @@ _NARROW = """
 """
 
 
-def _terminal_rules() -> str:
+def _make_terminal_css() -> str:
     rules = (
         f".fg{at} {{ color: {colour}; }} .bg{at} {{ background: {behind}; }}"
         for at, (colour, behind) in enumerate(zip(_TERMINAL_COLOURS, _BACKGROUNDS, strict=True))
@@ -248,7 +248,7 @@ def _terminal_rules() -> str:
     return "\n".join(rules)
 
 
-_ENTRIES = _TALK + _CARDS + _terminal_rules() + _TERMINAL_STYLES + _NARROW
+_ENTRIES = _TALK + _CARDS + _make_terminal_css() + _TERMINAL_STYLES + _NARROW
 CSS = COLOURS + _PAGE + _LISTS + _SIDE + _ENTRIES + _SWITCHES
 # For entries on other pages than ours.
 CONVERSATION_CSS = COLOURS + _CHOSEN_DARK + _LISTS + _ENTRIES

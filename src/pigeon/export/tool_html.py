@@ -88,7 +88,7 @@ def card_html(
         body = f'<p class="bad">{escape_html(error)}</p>{body}'
     place = f' data-call="{escape_html(id)}"' if id else ""
     changing = " changing" if facts.kind == "edit" else ""
-    opened = " open" if result is not None and _is_short(card, result) else ""
+    opened = " open" if result is not None and _is_short_enough_to_open(card, result) else ""
     note = f' <span class="note">{card.note}</span>' if card.note else ""
     gist = f" <code>{name_html(card.gist)}</code>" if card.gist else ""
     return (
@@ -213,7 +213,7 @@ def _card_of_edit(arguments: dict[str, Any], result: ToolResultMessage | None, f
     added, removed = count_changed_lines(lines)
     note = f'<span class="added">+{added:,}</span> <span class="removed">-{removed:,}</span>'
     shown = {*_PATHS, "edits", *_OLD_TEXTS, *_NEW_TEXTS}
-    body = diff_html(lines, formatter.try_spend) + _result_html(result)
+    body = diff_html(lines, formatter.try_spend_budget) + _result_html(result)
     return Card(_to_one_line(path), body, note, lines=len(lines), open_up_to=DIFF_OPEN_UP_TO_LINES, shown=shown)
 
 
@@ -244,7 +244,7 @@ def _general_card(arguments: dict[str, Any], result: ToolResultMessage | None, f
     gist = _main_argument(arguments)
     shown = {key for key in _TELLING if arguments.get(key) == gist}
     lines = lines_of_result(result)
-    body = _plain_result_html(result, formatter) + (diff_html(lines, formatter.try_spend) if lines else "")
+    body = _plain_result_html(result, formatter) + (diff_html(lines, formatter.try_spend_budget) if lines else "")
     return Card(gist, body, lines=_count_lines(_text_of_result(result)), shown=shown)
 
 
@@ -385,6 +385,6 @@ def _error_of(call: ToolCall) -> str:
     return "" if isinstance(call.arguments_error, Absent) else call.arguments_error
 
 
-def _is_short(card: Card, result: ToolResultMessage) -> bool:
+def _is_short_enough_to_open(card: Card, result: ToolResultMessage) -> bool:
     room = 5 if result.is_error else 1
     return card.lines <= card.open_up_to * room and len(_text_of_result(result)) <= OPEN_UP_TO_CHARACTERS * room

@@ -82,11 +82,11 @@ class Trajectory:
         elif isinstance(entry, CompactionEntry):
             self._add_compaction(entry)
         elif isinstance(entry, ContextEdit):
-            self._apply_edit(entry)
+            self._mark_edited_step(entry)
         elif isinstance(entry, CustomEntry) and entry.custom_type == TOKENS_ENTRY:
             self._add_tokens(entry)
 
-    def document(
+    def build_document(
         self,
         header: Mapping[str, Any],
         agent: TrajectoryAgent,
@@ -134,9 +134,9 @@ class Trajectory:
         elif isinstance(message, BranchSummaryMessage | CompactionSummaryMessage):
             self._add_text_step("system", message.summary, entry)
         elif isinstance(message, SystemMessage):
-            self._declare_tools(message, entry)
+            self._record_declared_tools(message, entry)
 
-    def _declare_tools(self, message: SystemMessage, entry: MessageEntry) -> None:
+    def _record_declared_tools(self, message: SystemMessage, entry: MessageEntry) -> None:
         for tool in value_or_default(message.tools_added, []):
             function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
             self._tools[tool.name] = {"type": "function", "function": function}
@@ -217,7 +217,7 @@ class Trajectory:
         # Later references to a kept entry mean its copy.
         self._places = {id: copies.get(at, at) for id, at in self._places.items()}
 
-    def _apply_edit(self, entry: ContextEdit) -> None:
+    def _mark_edited_step(self, entry: ContextEdit) -> None:
         place = self._places.get(entry.target_id)
         if place is not None:
             changed = "left_out_of_context" if entry.replacement is None else "replaced_in_context"
@@ -266,7 +266,7 @@ class Trajectory:
         return {"type": "image", "source": {"media_type": block.mime_type, "path": path}}
 
 
-def final_metrics(entries: Iterable[Usage]) -> dict[str, Any]:
+def sum_final_metrics(entries: Iterable[Usage]) -> dict[str, Any]:
     """The sums of all billed usage."""
     used = list(entries)
     return {

@@ -25,11 +25,11 @@ class Line(Protocol):
     parent_id: str | None
     role: str
 
-    def read(self) -> Entry | None:
+    def parse_uncached(self) -> Entry | None:
         """The record, not kept; None for an unknown form."""
         ...
 
-    def plain(self) -> Any:
+    def to_plain(self) -> Any:
         """The entry as dicts and lists."""
         ...
 
@@ -57,7 +57,7 @@ def branches_of(lines: Sequence[Line], active_ids: Sequence[str]) -> list[Branch
     for number, line in enumerate(lines):
         above = by_id.get(line.parent_id) if line.parent_id is not None else None
         above = above if above is not None and above < number else None
-        places.append(number if _has_place(line) else places[above] if above is not None else None)
+        places.append(number if _is_shown_separately(line) else places[above] if above is not None else None)
         if number in branch_of:
             continue
         branch = branch_of[above] if above is not None else None
@@ -72,7 +72,7 @@ def branches_of(lines: Sequence[Line], active_ids: Sequence[str]) -> list[Branch
     return [active, *spoken]
 
 
-def _has_place(line: Line) -> bool:
+def _is_shown_separately(line: Line) -> bool:
     """True for entries with their own place; a result is shown with its call."""
     return _is_shown(line) and line.role != "toolResult"
 

@@ -188,7 +188,7 @@ def _change_line(line: EntryLine, changes: dict[str, Any]) -> EntryLine:
     """The entry with changed values, or unchanged byte for byte if they are equal."""
     if changes == {"parentId": line.parent_id}:
         return line
-    moved = line_from_bytes(codec.encode({**line.plain(), **changes}))
+    moved = line_from_bytes(codec.encode({**line.to_plain(), **changes}))
     assert moved is not None
     return moved
 
@@ -201,7 +201,7 @@ def encode_fork_messages(lines: Iterable[EntryLine]) -> Iterator[bytes]:
 
 
 def _encode_fork_message(line: EntryLine) -> bytes:
-    entry = line.read() if line.role == "user" else None
+    entry = line.parse_uncached() if line.role == "user" else None
     message = entry.message if isinstance(entry, MessageEntry) else None
     text = text_of(message.content) if isinstance(message, UserMessage) else ""
     return codec.encode(ForkMessage(entry_id=line.id, text=text)) if text else b""

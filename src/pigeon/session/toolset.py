@@ -34,7 +34,7 @@ Choose = Callable[[list[str], DeclaredTools | None], list[str]]
 
 def declared_tools(branch: Sequence[EntryLine]) -> DeclaredTools | None:
     """All declarations of a branch together, even those before a compaction; None if there are none."""
-    messages = [line.plain().get("message") for line in branch if line.role == "system"]
+    messages = [line.to_plain().get("message") for line in branch if line.role == "system"]
     if not messages:
         return None
     active: dict[str, None] = {}

@@ -131,7 +131,7 @@ def test_version_1_becomes_a_chain_and_its_index_an_id(tmp_path: Path) -> None:
     assert loaded is not None
     assert loaded.rewritten
     assert loaded.header == {**before[0], "version": 3}
-    entries = [line.plain() for line in loaded.lines]
+    entries = [line.to_plain() for line in loaded.lines]
     assert [entry["parentId"] for entry in entries] == [None, *(entry["id"] for entry in entries[:-1])]
     assert all(len(entry["id"]) == 8 for entry in entries)
     (compaction,) = [entry for entry in entries if entry["type"] == "compaction"]

@@ -94,7 +94,7 @@ class _Sessions:
         path = self.find_file(self._call.words[0])
         loaded = _load_existing(path)
         if self._call.has_option("json"):
-            print_line(json.dumps([loaded.header, *(line.plain() for line in loaded.lines)], indent=2))
+            print_line(json.dumps([loaded.header, *(line.to_plain() for line in loaded.lines)], indent=2))
             return exit_codes.OK
         stats = stats_of(str(loaded.header.get("id", "")), path, loaded.lines)
         name = name_of(loaded.lines)

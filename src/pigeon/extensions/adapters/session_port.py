@@ -72,7 +72,7 @@ class ConversationPort:
     def entries(self, branch_only: bool) -> list[dict[str, Json]]:
         """All entries, or those of the active branch, as in the session file; the caller may change the list."""
         journal = self._session.journal
-        return [line.plain() for line in (journal.branch if branch_only else journal.lines)]
+        return [line.to_plain() for line in (journal.branch if branch_only else journal.lines)]
 
     def messages(self) -> list[Message]:
         """The messages that the model would see now; the caller must not change them."""

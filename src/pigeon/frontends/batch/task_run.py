@@ -226,9 +226,9 @@ class _Run:
         with suppress(FileNotFoundError):
             os.rename(FileStore.outputs_folder_of(file), FileStore.outputs_folder_of(target))
         page = os.path.join(self._place.part, PAGE_FILE)
-        PageWriter(self._environment, built.session.dependencies.repository.store, self._redactor.mask).export(
-            target, page
-        )
+        PageWriter(
+            self._environment, built.session.dependencies.repository.store, self._redactor.mask
+        ).write_page_of_file(target, page)
         self._found["session"] = f"{self._folder}/{SESSION_FILE}"
 
     async def _keep_changes(self, workspace: str, commit: str, owner: ProcessOwner) -> None:

@@ -64,10 +64,10 @@ class EntryLine(msgspec.Struct, gc=False, eq=False, rename=_NAMES.get):
     def entry(self) -> Entry | None:
         """The record, or None for an unknown type or shape."""
         if not self.tried:
-            self.known, self.tried = self.read(), True
+            self.known, self.tried = self.parse_uncached(), True
         return cast("Entry | None", self.known)
 
-    def read(self) -> Entry | None:
+    def parse_uncached(self) -> Entry | None:
         """The record, without keeping it: for callers that look at each entry once."""
         if self.tried:
             return cast("Entry | None", self.known)
@@ -91,9 +91,9 @@ class EntryLine(msgspec.Struct, gc=False, eq=False, rename=_NAMES.get):
         try:
             return _messages.decode(_to_valid_utf8(self.raw)).message
         except _BAD:
-            return msgspec.Raw(codec.encode(self.plain()["message"]))
+            return msgspec.Raw(codec.encode(self.to_plain()["message"]))
 
-    def plain(self) -> Any:
+    def to_plain(self) -> Any:
         """The line as dicts and lists."""
         return codec.decode(self.raw)
 

@@ -279,7 +279,7 @@ def _file_identity_of(path: str) -> tuple[int, int] | None:
 
 
 def _with_parent(line: EntryLine, parent_id: str | None) -> EntryLine:
-    moved = line_from_bytes(codec.encode({**line.plain(), "parentId": parent_id}))
+    moved = line_from_bytes(codec.encode({**line.to_plain(), "parentId": parent_id}))
     assert moved is not None
     return moved
 

@@ -38,14 +38,14 @@ def migrate_session(header: dict[str, Any], lines: list[EntryLine]) -> tuple[dic
 def _with_new_role(line: EntryLine) -> EntryLine:
     if line.type != "message" or line.role != OLD_ROLE:
         return line
-    plain = line.plain()
+    plain = line.to_plain()
     plain["message"]["role"] = "custom"
     return _reencode_line(plain)
 
 
 def _to_tree(lines: list[EntryLine]) -> list[EntryLine]:
     """Chain the entries; an index of a kept entry counts the header, so entry n has index n + 1."""
-    entries = [line.plain() for line in lines]
+    entries = [line.to_plain() for line in lines]
     used: set[str] = set()
     parent: str | None = None
     for entry in entries:

@@ -42,7 +42,7 @@ class SessionTotals:
 
     def add(self, line: EntryLine) -> None:
         """Count one more; system messages are not part of the conversation."""
-        entry = None if line.role == "system" else line.read()
+        entry = None if line.role == "system" else line.parse_uncached()
         if entry is None:
             return
         if isinstance(entry, MessageEntry):
