@@ -18,7 +18,7 @@ async def answer_of_provider(stage: Stage, body: str) -> tuple[list[Any], Finish
     await stage.load("e", text)
     stage.bind()
     assert stage.errors() == []
-    (contributed,) = stage.runner.contributions.providers()
+    (contributed,) = stage.runner.contributions.list_providers()
     assert contributed.provider is not None
     deltas = [delta async for delta in contributed.provider.stream(REQUEST)]
     assert isinstance(deltas[-1], Finished)
@@ -40,7 +40,7 @@ def models():
 """,
     )
     stage.bind()
-    first, second = stage.runner.contributions.providers()
+    first, second = stage.runner.contributions.list_providers()
     assert (first.name, first.provider) == ("proxy", None)
     assert first.entry == {
         "baseUrl": "http://127.0.0.1:1/v1",
@@ -105,7 +105,7 @@ async def answer(request):
 """,
     )
     stage.bind()
-    streamer = stage.runner.contributions.providers()[0].provider
+    streamer = stage.runner.contributions.list_providers()[0].provider
     assert streamer is not None
     stream = streamer.stream(REQUEST)
     async for _ in stream:
@@ -126,7 +126,7 @@ async def test_a_provider_that_lacks_something_is_not_loaded(stage: Stage, text:
     await stage.load("p", f"ext = Extension('p')\n{text}\n")
     stage.bind()
     assert told in stage.errors()[0][2]
-    assert stage.runner.contributions.providers() == []
+    assert stage.runner.contributions.list_providers() == []
 
 
 async def test_providers_come_and_go_while_the_session_lives(stage: Stage) -> None:

@@ -32,7 +32,7 @@ async def tool_of(stage: Stage, text: str) -> Any:
     await stage.load("t", "ext = Extension('t')\n" + text)
     stage.bind()
     assert stage.errors() == []
-    return stage.runner.contributions.tools()[0]
+    return stage.runner.contributions.list_tools()[0]
 
 
 @dataclass
@@ -205,7 +205,7 @@ def block(ctx: ToolContext) -> str:
     return ""
 """,
     )
-    for one in stage.runner.contributions.tools():
+    for one in stage.runner.contributions.list_tools():
         run = Running()
         running = asyncio.ensure_future(run.scope.run(one.execute({}, run)))
         begun = len(stage.conversation.kept) + 1
@@ -222,7 +222,7 @@ async def test_the_first_extension_that_takes_a_name_keeps_it(stage: Stage) -> N
     await stage.load("one", text)
     await stage.load("two", text)
     stage.bind()
-    tools = stage.runner.contributions.tools()
+    tools = stage.runner.contributions.list_tools()
     assert [tool.spec.description for tool in tools] == ["one"]
     assert stage.errors() == [
         ("two.py", "load", 'the tool "same" is ignored: another extension has one with that name')

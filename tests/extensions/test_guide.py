@@ -25,8 +25,8 @@ async def test_the_code_of_the_guide_loads(stage: Stage, tmp_path: Path, block: 
     path.write_text(block)
     await stage.runner.load([Source(str(path), "user", "auto")])
     stage.bind()
-    stage.runner.contributions.tools()
-    stage.runner.contributions.providers()
+    stage.runner.contributions.list_tools()
+    stage.runner.contributions.list_providers()
     assert stage.errors() == []
 
 

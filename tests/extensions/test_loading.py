@@ -9,7 +9,7 @@ import pytest
 
 from fakes.extension_port import Stage
 from pigeon.extensions.runtime import loading
-from pigeon.extensions.runtime.discovery import Source, find_named_sources, project_sources, user_sources
+from pigeon.extensions.runtime.discovery import Source, find_named_sources, find_project_sources, find_user_sources
 from pigeon.session.hooks import PromptInput
 from pigeon.wire.errors import StartupError
 
@@ -28,7 +28,7 @@ def test_files_and_packages_of_a_folder_are_found_in_the_order_of_their_names(tm
     folder = tmp_path / "extensions"
     for name in ("b.py", "a.py", "_private.py", ".hidden.py", "notes.md", "pack/__init__.py", "plain/x.py"):
         touch(folder / name)
-    found = user_sources(str(tmp_path), [], "/home/ann")
+    found = find_user_sources(str(tmp_path), [], "/home/ann")
     assert [Path(source.path).relative_to(folder).as_posix() for source in found] == [
         "a.py",
         "b.py",
@@ -42,7 +42,7 @@ def test_listed_extensions_come_first_and_nothing_comes_twice(tmp_path: Path) ->
     other = touch(tmp_path / "elsewhere" / "b.py")
     link = tmp_path / "link.py"
     link.symlink_to(other)
-    found = user_sources(str(tmp_path), ["elsewhere/b.py", str(link), "installed-one", "gone/x.py"], "/home/ann")
+    found = find_user_sources(str(tmp_path), ["elsewhere/b.py", str(link), "installed-one", "gone/x.py"], "/home/ann")
     assert names(found) == ["b.py", "pigeon.extensions:installed-one", "x.py", "a.py"]
 
 
@@ -57,7 +57,7 @@ def test_a_missing_file_on_the_command_line_ends_the_start(tmp_path: Path) -> No
 def test_a_project_has_folders_of_ours_and_of_pi(tmp_path: Path) -> None:
     touch(tmp_path / ".pigeon" / "extensions" / "a.py")
     touch(tmp_path / ".pi" / "extensions" / "b.py")
-    found = project_sources([str(tmp_path / ".pigeon"), str(tmp_path / ".pi"), str(tmp_path / "none")])
+    found = find_project_sources([str(tmp_path / ".pigeon"), str(tmp_path / ".pi"), str(tmp_path / "none")])
     assert names(found) == ["a.py", "b.py"]
     assert {source.scope for source in found} == {"project"}
 
@@ -124,7 +124,7 @@ async def test_an_entry_point_is_loaded_by_its_name(stage: Stage, monkeypatch: p
     found = [EntryPoint("bird", "pigeon.extensions:Extension", "pigeon.extensions")]
     monkeypatch.setattr("importlib.metadata.entry_points", lambda group: found)
     monkeypatch.setattr(EntryPoint, "load", lambda self: lambda ext: ext.command("sing")(print))
-    await stage.runner.load(user_sources("/nowhere", ["bird", "fish"], "/home/ann"))
+    await stage.runner.load(find_user_sources("/nowhere", ["bird", "fish"], "/home/ann"))
     stage.bind()
     assert [command.name for command in stage.runner.hooks.commands()] == ["sing"]
     assert "no installed package" in stage.errors()[0][2]
@@ -157,7 +157,7 @@ async def show(event, ctx):
     said = await stage.runner.hooks.transform_input(PromptInput("", []))
     assert said is not None
     assert said.text == "[True, 'high', False, 'x', True]"
-    assert stage.runner.known_flags() == {"strict": False, "level": True, "quiet": False, "other": True}
+    assert stage.runner.list_known_flags() == {"strict": False, "level": True, "quiet": False, "other": True}
     await stage.runner.close()
 
 

@@ -152,14 +152,14 @@ class _Builder:
         try:
             await self._sandbox.prove_wall()
             settings = self._layers.settings
-            await extensions.load_users(value_or_default(settings.extensions, []), settings.packages)
+            await extensions.load_user_extensions(value_or_default(settings.extensions, []), settings.packages)
             decisions = ProjectDecisions(
                 self._options.trust_project,
                 self._cwd,
                 self._agent_dir,
                 self._environment.home,
                 self._layers.settings.default_project_trust,
-                extensions.vote_on_trust,
+                extensions.ask_extensions_about_trust,
                 self._reports.add_startup_problem,
             )
             repository, transcript = await self._open_transcript(decisions)
@@ -167,7 +167,7 @@ class _Builder:
                 self._sandbox.enclose(transcript.journal.cwd)
                 await self._sandbox.prove_wall()
                 cwd = transcript.journal.cwd
-                await extensions.load_project(project_dirs(cwd) if decisions.is_trusted(cwd) else [])
+                await extensions.load_project_extensions(project_dirs(cwd) if decisions.is_trusted(cwd) else [])
                 return self._assemble(decisions, repository, transcript)
             except BaseException:
                 transcript.journal.close()
@@ -215,7 +215,7 @@ class _Builder:
         folders = self._folders_by_purpose(transcript.journal)
         gateway = self._build_gateway(runner.hooks if runner else NoProviderHooks(), folders)
         providers = ExtensionProviders(registry, gateway)
-        for contributed in runner.contributions.providers() if runner else ():
+        for contributed in runner.contributions.list_providers() if runner else ():
             providers.add(contributed.name, contributed.entry, contributed.provider)
         chosen = resolve_model_options(options, environment, settings, registry, reports.add_startup_problem)
         for problem in registry.find_problems():
@@ -261,7 +261,7 @@ class _Builder:
             lifecycle=Lifecycle(session, runner, providers, gateway, resources, reports, self._sandbox),
             problems=reports.startup,
             redactor=self._redactor,
-            known_flags=runner.known_flags() if runner else {},
+            known_flags=runner.list_known_flags() if runner else {},
             processes=self._sandbox.processes,
             why_hidden=self._sandbox.hidden_reason,
         )
@@ -285,7 +285,7 @@ class _Builder:
             workplaces,
             self._bus.post,
         )
-        tools.add_tools({tool.spec.name: tool for tool in runner.contributions.tools()} if runner else {})
+        tools.add_tools({tool.spec.name: tool for tool in runner.contributions.list_tools()} if runner else {})
         tools.report_unknown(self._reports.add_startup_problem)
         return tools
 

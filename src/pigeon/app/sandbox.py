@@ -8,7 +8,7 @@ from functools import partial
 
 from pigeon.app.options import AgentOptions
 from pigeon.config.layers import Layers
-from pigeon.extensions.runtime.discovery import extension_places
+from pigeon.extensions.runtime.discovery import find_extension_paths
 from pigeon.sandbox.control import AskedSandbox, SandboxControl
 from pigeon.system.environment import Environment
 from pigeon.system.process.start import ProcessOwner
@@ -31,7 +31,7 @@ def make_sandbox(
         agent_dir,
         layers,
         processes,
-        find_extensions=partial(extension_places, named, agent_dir, environment.home),
+        find_extensions=partial(find_extension_paths, named, agent_dir, environment.home),
         on_writable=partial(record_doubts, agent_dir),
         report=report,
     )

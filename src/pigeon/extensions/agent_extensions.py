@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from pigeon.extensions.runtime.discovery import Source, find_named_sources, project_sources, user_sources
+from pigeon.extensions.runtime.discovery import Source, find_named_sources, find_project_sources, find_user_sources
 from pigeon.providers.gateway import Gateway
 from pigeon.providers.registry import ModelRegistry
 from pigeon.session.host.reports import Reports
@@ -56,7 +56,7 @@ class AgentExtensions:
         self.runner: Runner | None = None
         self._foreign: list[str] = []
 
-    async def load_users(self, listed: Sequence[str], packages: Json) -> None:
+    async def load_user_extensions(self, listed: Sequence[str], packages: Json) -> None:
         """Load the extensions named on the command line, those in the user's folder, and those listed in the user's
         settings.
 
@@ -68,19 +68,19 @@ class AgentExtensions:
         if failed:
             raise StartupError("\n".join(f'Failed to load extension "{path}": {why}' for path, why in failed.items()))
         if not self._options.only_named:
-            await self._load(user_sources(self._agent_dir, listed, self._home))
+            await self._load(find_user_sources(self._agent_dir, listed, self._home))
             self._foreign.extend(_package_names(packages))
 
-    async def load_project(self, folders: Sequence[str]) -> None:
+    async def load_project_extensions(self, folders: Sequence[str]) -> None:
         """Load the extensions in a project's folders; only for a trusted project."""
         if not self._options.only_named:
-            await self._load(project_sources(folders))
+            await self._load(find_project_sources(folders))
         if self._foreign:
             found = list(dict.fromkeys(self._foreign))
             more = [f"{len(found) - MOST_NAMED} more"] if len(found) > MOST_NAMED else []
             self._reports.show_info(FOREIGN.format(", ".join([*found[:MOST_NAMED], *more])))
 
-    async def vote_on_trust(self, cwd: str) -> Trust | None:
+    async def ask_extensions_about_trust(self, cwd: str) -> Trust | None:
         """The vote of the loaded extensions on trusting a folder."""
         return None if self.runner is None else await self.runner.ask_project_trust(cwd)
 

@@ -15,7 +15,7 @@ from pigeon.extensions.public.events import ProjectTrust
 from pigeon.extensions.public.results import Trust
 from pigeon.extensions.runtime.discovery import Source
 from pigeon.extensions.runtime.dispatcher import Answer, Dispatcher, FailureReports
-from pigeon.extensions.runtime.extension_thread import guard_process, release_process
+from pigeon.extensions.runtime.extension_thread import end_process_guard, guard_process
 from pigeon.extensions.runtime.loading import ExtensionLoader
 from pigeon.extensions.runtime.session_access import SessionBinding
 from pigeon.session.host.dialogs import Dialogs
@@ -58,20 +58,20 @@ class Runner:
         """The first answer of an extension from outside the project; called before anything of the project is read."""
         found: list[Trust] = []
 
-        def on_answer(answer: Answer) -> bool:
+        def keep_trust_answer(answer: Answer) -> bool:
             if isinstance(answer.value, Trust):
                 found.append(answer.value)
             return bool(found)
 
         outside = [one for one in self._dispatcher.extensions if one.source.scope != "project"]
-        await self._dispatcher.ask(ProjectTrust, lambda: ProjectTrust(cwd), on_answer, outside)
+        await self._dispatcher.ask_handlers(ProjectTrust, lambda: ProjectTrust(cwd), keep_trust_answer, outside)
         return found[0] if found else None
 
     def use_folder(self, cwd: str, trusted: bool, harmless: bool) -> None:
         """Note the conversation's new folder, or a decision about it, for `ctx.project_trusted`."""
         self._binding.set_trusted(trusted)
 
-    def known_flags(self) -> dict[str, bool]:
+    def list_known_flags(self) -> dict[str, bool]:
         """The names of the options that extensions understand, without dashes, and whether they take a value."""
         flags = (flag for loaded in self._dispatcher.extensions for flag in loaded.extension.registered.flags.values())
         return {flag.name: not isinstance(flag.default, bool) for flag in flags}
@@ -93,5 +93,5 @@ class Runner:
             await asyncio.wait_for(self.hooks.on_session_ending("quit"), CLOSE_SECONDS)
         self._binding.bridge.close()
         self._dispatcher.close()
-        self._loader.close()
-        release_process()
+        self._loader.forget_modules()
+        end_process_guard()

@@ -76,7 +76,7 @@ class Contributions:
         self._binding = binding
         self._deliveries: set[asyncio.Task[None]] = set()
 
-    def tools(self) -> list[ExtensionTool]:
+    def list_tools(self) -> list[ExtensionTool]:
         tools: dict[str, ExtensionTool] = {}
         for loaded in self._dispatcher.extensions:
             for definition in loaded.extension.registered.tools.values():
@@ -86,7 +86,7 @@ class Contributions:
                     tools[definition.spec.name] = ExtensionTool(definition, loaded)
         return list(tools.values())
 
-    def providers(self) -> list[ContributedProvider]:
+    def list_providers(self) -> list[ContributedProvider]:
         providers: dict[str, ContributedProvider] = {}
         for loaded in self._dispatcher.extensions:
             for definition in loaded.extension.registered.providers.values():
@@ -97,7 +97,7 @@ class Contributions:
         return list(providers.values())
 
     def register_tool(self, loaded: LoadedExtension, tool: ToolDef) -> None:
-        owner = self._owner(tool.spec.name)
+        owner = self._find_owner(tool.spec.name)
         if owner is not None and owner is not loaded:
             self._report_name_conflict(loaded, "tool", tool.spec.name)
         elif self._binding.port is not None:
@@ -128,7 +128,7 @@ class Contributions:
         except ExtensionFailed as error:
             self._dispatcher.reports(loaded.source.path, f"topic:{topic}", text_of_error(error))
 
-    def _owner(self, tool: str) -> LoadedExtension | None:
+    def _find_owner(self, tool: str) -> LoadedExtension | None:
         return next((one for one in self._dispatcher.extensions if tool in one.extension.registered.tools), None)
 
     def _report_name_conflict(self, loaded: LoadedExtension, what: str, name: str) -> None:

@@ -31,7 +31,7 @@ class EventForwarding:
 
     def forward(self, event: w.Outbound) -> None:
         """Queue an event of the session for the extensions that listen to it."""
-        self._remember(event)
+        self._track_turn_and_level(event)
         forwarded = _FORWARDED.get(type(event))
         if forwarded is None or not any(self._dispatcher.has_listeners(kind) for kind in forwarded[0]):
             return
@@ -39,7 +39,7 @@ class EventForwarding:
             return  # its handlers were called before it was recorded
         self._dispatcher.post_event(forwarded[1](event, self))
 
-    def _remember(self, event: w.Outbound) -> None:
+    def _track_turn_and_level(self, event: w.Outbound) -> None:
         if isinstance(event, w.AgentStart):
             self.turn = -1
         elif isinstance(event, w.TurnStart):

@@ -45,12 +45,12 @@ class ExtensionGate:
         call, current = prepared.call, prepared.arguments
         stopped: list[Blocked] = []
 
-        def on_answer(answer: Answer) -> bool:
+        def apply_arguments_or_block(answer: Answer) -> bool:
             nonlocal current
             if answer.failure is not None:
                 stopped.append(Blocked(UNJUDGED.format(name=answer.loaded.extension.name, why=answer.failure)))
             elif isinstance(answer.value, Block):
-                stopped.append(Blocked(_reason(answer.value), answer.value.terminate is True))
+                stopped.append(Blocked(_block_reason_of(answer.value), answer.value.terminate is True))
             else:
                 try:
                     current = _check_arguments(answer.event.args)
@@ -59,7 +59,9 @@ class ExtensionGate:
                     stopped.append(Blocked(UNJUDGED.format(name=answer.loaded.extension.name, why=error)))
             return bool(stopped)
 
-        await self._dispatcher.ask(ToolCall, lambda: ToolCall(call.name, call.id, copy.deepcopy(current)), on_answer)
+        await self._dispatcher.ask_handlers(
+            ToolCall, lambda: ToolCall(call.name, call.id, copy.deepcopy(current)), apply_arguments_or_block
+        )
         if stopped:
             raise stopped[0]
         if current != prepared.arguments:
@@ -71,14 +73,14 @@ class ExtensionGate:
             return outcome, is_error
         current, failed = outcome, is_error
 
-        def make() -> ToolResult:
+        def make_result_event() -> ToolResult:
             shown = copy.deepcopy(current)
             details = None if isinstance(shown.details, Absent) else shown.details
             usage = None if isinstance(shown.usage, Absent) else shown.usage
             arguments = copy.deepcopy(call.arguments)
             return ToolResult(call.name, call.id, arguments, shown.content, details, failed, usage)
 
-        def on_answer(answer: Answer) -> bool:
+        def apply_override_answer(answer: Answer) -> bool:
             nonlocal current, failed
             if isinstance(answer.value, Override):
                 try:
@@ -89,7 +91,7 @@ class ExtensionGate:
                     failed = failed if answer.value.is_error is None else bool(answer.value.is_error)
             return False
 
-        await self._dispatcher.ask(ToolResult, make, on_answer)
+        await self._dispatcher.ask_handlers(ToolResult, make_result_event, apply_override_answer)
         return current, failed
 
 
@@ -101,7 +103,7 @@ def _check_arguments(changed: Any) -> dict[str, Json]:
     return arguments
 
 
-def _reason(block: Block) -> str:
+def _block_reason_of(block: Block) -> str:
     """The reason of a block, which holds even if the reason cannot be shown."""
     try:
         return str(block.reason)

@@ -62,11 +62,11 @@ class ExtensionHooks:
         self._continued = 0
         current: h.PromptInput | None = said
 
-        def make() -> e.Event:
+        def make_input_event() -> e.Event:
             assert current is not None
             return e.Input(current.text, copy.deepcopy(current.images), current.source, current.behavior)
 
-        def on_answer(answer: Answer) -> bool:
+        def apply_input_answer(answer: Answer) -> bool:
             nonlocal current
             value = answer.value
             if isinstance(value, r.Handled):
@@ -77,7 +77,7 @@ class ExtensionHooks:
                 current = self._validate_value(answer, changed, current)
             return current is None
 
-        await self._dispatcher.ask(e.Input, make, on_answer)
+        await self._dispatcher.ask_handlers(e.Input, make_input_event, apply_input_answer)
         return current
 
     async def collect_prompt_additions(
@@ -87,7 +87,7 @@ class ExtensionHooks:
         messages: list[CustomMessage] = []
         forced: str | None = None
 
-        def on_answer(answer: Answer) -> bool:
+        def collect_additions(answer: Answer) -> bool:
             nonlocal forced
             value = answer.value
             if isinstance(value, r.Begin):
@@ -96,31 +96,33 @@ class ExtensionHooks:
                     forced = value.system_prompt
             return False
 
-        def make() -> e.Event:
+        def make_start_event() -> e.Event:
             images = [copy.deepcopy(block) for block in prompt.content if isinstance(block, ImageContent)]
             return e.BeforeAgentStart(text_of(prompt.content), images, system_prompt() if forced is None else forced)
 
-        await self._dispatcher.ask(e.BeforeAgentStart, make, on_answer)
+        await self._dispatcher.ask_handlers(e.BeforeAgentStart, make_start_event, collect_additions)
         return h.PromptAdditions(messages, forced)
 
     async def transform_context(self, messages: list[Message]) -> list[Message]:
         """The messages for one request."""
         current = messages
 
-        def on_answer(answer: Answer) -> bool:
+        def apply_messages_answer(answer: Answer) -> bool:
             nonlocal current
             given = answer.value.messages if isinstance(answer.value, r.Messages) else answer.event.messages
             if answer.failure is None and given != current:
                 current = self._validate_messages(answer, given, current)
             return False
 
-        await self._dispatcher.ask(e.ModelContext, lambda: e.ModelContext(copy.deepcopy(current)), on_answer)
+        await self._dispatcher.ask_handlers(
+            e.ModelContext, lambda: e.ModelContext(copy.deepcopy(current)), apply_messages_answer
+        )
         return current
 
     async def transform_message(self, message: Message) -> Message:
         current = message
 
-        def on_answer(answer: Answer) -> bool:
+        def apply_replacement_answer(answer: Answer) -> bool:
             nonlocal current
             if isinstance(answer.value, r.Replace):
                 if type(answer.value.value) is type(current):
@@ -129,7 +131,9 @@ class ExtensionHooks:
                     self._report(answer, "message_end can only be answered with a message of the same role")
             return False
 
-        await self._dispatcher.ask(e.MessageEnd, lambda: e.MessageEnd(copy.deepcopy(current)), on_answer)
+        await self._dispatcher.ask_handlers(
+            e.MessageEnd, lambda: e.MessageEnd(copy.deepcopy(current)), apply_replacement_answer
+        )
         self._asked_about = [*self._asked_about[1 - REMEMBERED_MESSAGES :], current]
         return current
 
@@ -141,7 +145,7 @@ class ExtensionHooks:
         """A result instead of running the command; raises `Refusal` if an extension blocks it."""
         result: list[BashResult] = []
 
-        def on_answer(answer: Answer) -> bool:
+        def keep_result_or_refuse(answer: Answer) -> bool:
             if answer.failure is not None:
                 raise Refusal(answer.failure)
             if isinstance(answer.value, r.Block):
@@ -150,14 +154,16 @@ class ExtensionHooks:
                 result.append(to_bash_result(answer.value))
             return bool(result)
 
-        await self._dispatcher.ask(e.UserBash, lambda: e.UserBash(command, excluded, cwd), on_answer)
+        await self._dispatcher.ask_handlers(
+            e.UserBash, lambda: e.UserBash(command, excluded, cwd), keep_result_or_refuse
+        )
         return result[0] if result else None
 
     async def decide_compaction(self, prepared: h.CompactionPreparation) -> h.ExtensionSummary | bool:
         """The last verdict of the handlers; a cancellation ends the calls."""
         verdict: h.ExtensionSummary | bool = True
 
-        def on_answer(answer: Answer) -> bool:
+        def keep_verdict(answer: Answer) -> bool:
             nonlocal verdict
             value = answer.value
             if isinstance(value, r.Cancel):
@@ -167,7 +173,7 @@ class ExtensionHooks:
                 verdict = self._validate_value(answer, own, verdict)
             return verdict is False
 
-        def make() -> e.Event:
+        def make_compaction_event() -> e.Event:
             return e.SessionBeforeCompact(
                 prepared.reason,
                 prepared.first_kept_entry_id,
@@ -179,14 +185,14 @@ class ExtensionHooks:
                 prepared.will_retry,
             )
 
-        await self._dispatcher.ask(e.SessionBeforeCompact, make, on_answer)
+        await self._dispatcher.ask_handlers(e.SessionBeforeCompact, make_compaction_event, keep_verdict)
         return verdict
 
     async def collect_continuations(self, outcome: h.RunOutcome) -> list[CustomMessage]:
         """Notes that start one more run, up to a limit per prompt."""
         notes: list[CustomMessage] = []
 
-        def on_answer(answer: Answer) -> bool:
+        def collect_notes(answer: Answer) -> bool:
             if isinstance(answer.value, r.GoOn):
                 if self._continued >= MOST_CONTINUATIONS:
                     self._report(answer, f"the run has already been continued {MOST_CONTINUATIONS} times; it ends here")
@@ -194,7 +200,7 @@ class ExtensionHooks:
                     notes.extend(self._to_notes(answer, answer.value.note))
             return False
 
-        await self._dispatcher.ask(e.AgentBeforeSettle, lambda: e.AgentBeforeSettle(outcome), on_answer)
+        await self._dispatcher.ask_handlers(e.AgentBeforeSettle, lambda: e.AgentBeforeSettle(outcome), collect_notes)
         self._continued += bool(notes)
         return notes
 
@@ -202,10 +208,10 @@ class ExtensionHooks:
         """The body to send; it is decoded only if an extension handles the event."""
         replaced: list[Any] = []
 
-        def make() -> e.Event:
+        def make_request_event() -> e.Event:
             return e.BeforeProviderRequest(copy.deepcopy(replaced[-1]) if replaced else codec.decode(body))
 
-        def on_answer(answer: Answer) -> bool:
+        def keep_replaced_body(answer: Answer) -> bool:
             if isinstance(answer.value, r.Replace):
                 try:
                     replaced.append(to_plain_json(answer.value.value, "the payload"))
@@ -213,13 +219,13 @@ class ExtensionHooks:
                     self._report(answer, str(error))
             return False
 
-        await self._dispatcher.ask(e.BeforeProviderRequest, make, on_answer)
+        await self._dispatcher.ask_handlers(e.BeforeProviderRequest, make_request_event, keep_replaced_body)
         return codec.encode(replaced[-1]) if replaced else body
 
     async def transform_provider_headers(self, headers: dict[str, str]) -> dict[str, str]:
         current = headers
 
-        def on_answer(answer: Answer) -> bool:
+        def keep_changed_headers(answer: Answer) -> bool:
             nonlocal current
             if answer.failure is None:
                 kept = {name: value for name, value in answer.event.headers.items() if value is not None}
@@ -229,7 +235,9 @@ class ExtensionHooks:
                     self._report(answer, "names and values of headers must be strings")
             return False
 
-        await self._dispatcher.ask(e.BeforeProviderHeaders, lambda: e.BeforeProviderHeaders(dict(current)), on_answer)
+        await self._dispatcher.ask_handlers(
+            e.BeforeProviderHeaders, lambda: e.BeforeProviderHeaders(dict(current)), keep_changed_headers
+        )
         return current
 
     def on_provider_response(self, status: int, headers: Mapping[str, str]) -> None:
@@ -244,13 +252,13 @@ class ExtensionHooks:
     async def find_resources(self, cwd: str) -> h.ResourcePaths:
         found = h.ResourcePaths([], [])
 
-        def on_answer(answer: Answer) -> bool:
+        def collect_paths(answer: Answer) -> bool:
             if isinstance(answer.value, r.Resources):
                 found.skills.extend(str(path) for path in answer.value.skills)
                 found.prompts.extend(str(path) for path in answer.value.prompts)
             return False
 
-        await self._dispatcher.ask(e.ResourcesDiscover, lambda: e.ResourcesDiscover(cwd), on_answer)
+        await self._dispatcher.ask_handlers(e.ResourcesDiscover, lambda: e.ResourcesDiscover(cwd), collect_paths)
         return found
 
     async def on_session_started(self, reason: h.StartReason, previous: str | None = None) -> None:
@@ -258,7 +266,7 @@ class ExtensionHooks:
 
     async def on_session_ending(self, reason: h.EndReason, target: str | None = None) -> None:
         """Notify extensions that a conversation is about to be left, and give them a moment."""
-        await self._dispatcher.ask_all(
+        await self._dispatcher.notify_all_and_wait(
             e.SessionShutdown(reason, target), QUIT_SECONDS if reason == "quit" else LEAVE_SECONDS
         )
 
@@ -273,12 +281,12 @@ class ExtensionHooks:
     async def _is_vetoed(self, kind: type[e.Event], make: Callable[[], e.Event]) -> bool:
         cancelled: list[bool] = []
 
-        def on_answer(answer: Answer) -> bool:
+        def record_veto(answer: Answer) -> bool:
             if isinstance(answer.value, r.Cancel):
                 cancelled.append(True)
             return bool(cancelled)
 
-        await self._dispatcher.ask(kind, make, on_answer)
+        await self._dispatcher.ask_handlers(kind, make, record_veto)
         return bool(cancelled)
 
     def _to_notes(self, answer: Answer, note: r.Note | str | None) -> list[CustomMessage]:

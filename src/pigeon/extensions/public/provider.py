@@ -103,19 +103,19 @@ class ExtensionProvider:
         answer = self._provider.answer
         assert answer is not None
 
-        async def produce() -> None:
+        async def produce_items() -> None:
             async for item in answer(request):
                 await self._bridge.run(functools.partial(ready.put, (item,)))
 
-        async def run() -> None:
+        async def run_generator() -> None:
             try:
-                await self._thread.call(produce, (), PausableTimeout(None))
+                await self._thread.call(produce_items, (), PausableTimeout(None))
             except ExtensionFailed as error:
                 await ready.put(Failure(message=str(error), code="extension"))
             else:
                 await ready.put(None)
 
-        running = asyncio.ensure_future(run())
+        running = asyncio.ensure_future(run_generator())
         blocks = _Blocks()
         try:
             while isinstance(item := await ready.get(), tuple):

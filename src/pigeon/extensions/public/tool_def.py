@@ -74,7 +74,7 @@ def build_tool_def(
     if inspect.isgeneratorfunction(written) or inspect.isasyncgenfunction(written):
         raise TypeError(f'the tool "{called}" must return its result, not yield it')
     parameters = dict(inspect.signature(function).parameters)
-    context_name = _context_parameter(parameters, positional=schema is not None)
+    context_name = _find_context_parameter(parameters, positional=schema is not None)
     hints: dict[str, Any] | None = None
     if schema is None:
         hints = _resolve_hints(called, function, parameters, context_name)
@@ -99,7 +99,7 @@ def _unwrap_partial(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-def _globals_of(function: Callable[..., Any]) -> dict[str, Any]:
+def _hint_globals_of(function: Callable[..., Any]) -> dict[str, Any]:
     """The namespace in which the function's hints were written, which a decorator's wrapper does not have."""
     written: Any = inspect.unwrap(_unwrap_partial(function))
     if not hasattr(written, "__globals__"):
@@ -133,7 +133,7 @@ def split_docstring(text: str) -> tuple[str, dict[str, str]]:
     return "\n".join(prose).strip(), arguments
 
 
-def _context_parameter(parameters: dict[str, inspect.Parameter], positional: bool) -> str | None:
+def _find_context_parameter(parameters: dict[str, inspect.Parameter], positional: bool) -> str | None:
     for index, (name, parameter) in enumerate(parameters.items()):
         if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
             raise TypeError(f"a tool cannot have the parameter *{name}")
@@ -160,7 +160,7 @@ def _resolve_hints(
     try:
         # Only the arguments: the hint of the context may name a type that is imported for type checkers only.
         stub = types.SimpleNamespace(__annotations__=annotations)
-        found = typing.get_type_hints(stub, _globals_of(function), include_extras=True)
+        found = typing.get_type_hints(stub, _hint_globals_of(function), include_extras=True)
     except NameError as error:
         raise TypeError(f'a type hint of the tool "{tool}" cannot be resolved: {error}') from None
     return {name: found[name] for name in wanted}

@@ -161,12 +161,12 @@ class Ui(TerminalOnly):
         self.set_editor_text(text)
 
     def _send_request(self, request: DialogRequest) -> None:
-        dialogs = self._access.dialogs()
+        dialogs = self._access.require_dialogs()
         sure = validate_record(request)
         self._access.bridge.call(lambda: dialogs.send_notice(lambda id: replace(sure, id=id)))
 
     async def _ask(self, request: DialogRequest, timeout_ms: int | None) -> ExtensionUiResponse | None:
-        dialogs = self._access.dialogs()
+        dialogs = self._access.require_dialogs()
         sure = validate_record(request)
         return await self._access.bridge.run(lambda: self._ask_on_loop(dialogs, sure, timeout_ms))
 
@@ -176,14 +176,14 @@ class Ui(TerminalOnly):
         """Ask the question on the session's loop, with the extension's time limit paused."""
         sent: list[str] = []
 
-        def make(id: str) -> DialogRequest:
+        def make_request_with_id(id: str) -> DialogRequest:
             sent.append(id)
             return replace(request, id=id)
 
         if self._timeout is not None:
             self._timeout.pause()
         try:
-            return await dialogs.ask(make, timeout_ms)
+            return await dialogs.ask(make_request_with_id, timeout_ms)
         except asyncio.CancelledError:
             if isinstance(request, EditorRequest) and sent:
                 dialogs.send_notice(lambda id: CancelRequest(id=id, target_id=sent[0]))

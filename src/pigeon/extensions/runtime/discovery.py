@@ -65,7 +65,7 @@ def find_named_sources(paths: Iterable[str], cwd: str, home: str) -> list[Source
     return _drop_duplicates(found)
 
 
-def user_sources(agent_dir: str, listed: Sequence[str], home: str) -> list[Source]:
+def find_user_sources(agent_dir: str, listed: Sequence[str], home: str) -> list[Source]:
     """The user's own: those listed in the settings (paths, or names of entry points), then those in the folder."""
     found: list[Source] = []
     for entry in listed:
@@ -85,14 +85,14 @@ def user_sources(agent_dir: str, listed: Sequence[str], home: str) -> list[Sourc
     return _drop_duplicates(found + _sources_in_folder(os.path.join(agent_dir, FOLDER), "user"))
 
 
-def extension_places(named: Sequence[str], agent_dir: str, home: str, listed: Sequence[str]) -> list[str]:
+def find_extension_paths(named: Sequence[str], agent_dir: str, home: str, listed: Sequence[str]) -> list[str]:
     """The places of the named extensions, of those that the user's settings list, and of those in the user's folder."""
     own = (path.removeprefix("+") for path in listed)
     found = [absolute_path(path, agent_dir, home) for path in own if not is_foreign(path)]
     return [*named, *found, os.path.join(agent_dir, FOLDER)]
 
 
-def project_sources(folders: Iterable[str]) -> list[Source]:
+def find_project_sources(folders: Iterable[str]) -> list[Source]:
     """The extensions in a project's `.pigeon` and `.pi`; only to be called for a trusted project."""
     found: list[Source] = []
     for folder in folders:

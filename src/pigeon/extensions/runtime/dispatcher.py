@@ -79,13 +79,13 @@ class Dispatcher:
         def on_lost(count: int) -> None:
             self.reports(loaded.source.path, "queue", f"it was too slow: {count} events were not delivered to it")
 
-        self._queues[loaded] = EventQueue(loaded.handlers, deliver, on_lost)
+        self._queues[loaded] = EventQueue(loaded.handlers_for, deliver, on_lost)
 
     def has_listeners(self, kind: type[Event]) -> bool:
         """True if any extension has a handler for the event."""
-        return any(loaded.handlers(kind) for loaded in self.extensions)
+        return any(loaded.handlers_for(kind) for loaded in self.extensions)
 
-    async def ask(
+    async def ask_handlers(
         self,
         kind: type[Event],
         make: Callable[[], Event],
@@ -94,7 +94,7 @@ class Dispatcher:
     ) -> None:
         """Call each handler with a fresh event and pass its result to `take`, until that returns that it is enough."""
         for loaded in list(self.extensions) if extensions is None else extensions:
-            for handler in list(loaded.handlers(kind)):
+            for handler in list(loaded.handlers_for(kind)):
                 event = make()
                 if not handler.should_handle(event):
                     continue
@@ -110,7 +110,7 @@ class Dispatcher:
     def post_event(self, event: Event) -> None:
         """Queue an event for every extension that listens, without waiting."""
         for loaded in self.extensions:
-            if handlers := loaded.handlers(type(event)):
+            if handlers := loaded.handlers_for(type(event)):
                 if isinstance(event, SessionStart):
                     self._starting.update((id(handler), id(event)) for handler in handlers)
                 self._queues[loaded].put(event)
@@ -125,15 +125,15 @@ class Dispatcher:
                     await self._started.wait()
         self._starting.clear()
 
-    async def ask_all(self, event: Event, seconds: float) -> None:
+    async def notify_all_and_wait(self, event: Event, seconds: float) -> None:
         """Call all extensions at once, each for at most this long; their return values do not matter."""
 
         async def ask_one(loaded: LoadedExtension) -> None:
             await self._queues[loaded].wait_until_caught_up(seconds / 2)
-            for handler in list(loaded.handlers(type(event))):
+            for handler in list(loaded.handlers_for(type(event))):
                 await self._call_handler(loaded, handler, event, PausableTimeout(seconds))
 
-        listening = [loaded for loaded in self.extensions if loaded.handlers(type(event))]
+        listening = [loaded for loaded in self.extensions if loaded.handlers_for(type(event))]
         await asyncio.gather(*(ask_one(loaded) for loaded in listening))
 
     def close(self) -> None:

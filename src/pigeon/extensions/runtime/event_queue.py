@@ -59,7 +59,7 @@ class EventQueue:
             return
         else:
             self._events += 1
-        self._add(event)
+        self._enqueue(event)
 
     async def wait_until_caught_up(self, seconds: float) -> None:
         """Wait until all events so far were handled; after so many seconds, until their handlers have at least
@@ -68,8 +68,8 @@ class EventQueue:
             return
         loop = asyncio.get_running_loop()
         place: asyncio.Future[None] = loop.create_future()
-        timer = loop.call_later(seconds, self._hurry_to, place)
-        self._add(place)
+        timer = loop.call_later(seconds, self._stop_waiting_before, place)
+        self._enqueue(place)
         try:
             await place
         finally:
@@ -89,12 +89,12 @@ class EventQueue:
             if task is not None:
                 task.cancel()
 
-    def _hurry_to(self, place: asyncio.Future[None]) -> None:
+    def _stop_waiting_before(self, place: asyncio.Future[None]) -> None:
         """Let the worker begin everything before this place without waiting for it."""
         self._hurried.add(place)
         self._hurry.set()
 
-    def _add(self, item: Event | asyncio.Future[None]) -> None:
+    def _enqueue(self, item: Event | asyncio.Future[None]) -> None:
         self._waiting.append(item)
         if self._worker is None or self._worker.done():
             self._worker = asyncio.get_running_loop().create_task(self._deliver_events())

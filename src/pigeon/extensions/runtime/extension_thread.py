@@ -93,12 +93,12 @@ class ExtensionThread:
     def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
         """Start background work; it ends with this thread. May be called from any thread."""
 
-        def begin() -> None:
+        def start_task() -> None:
             task = self.loop.create_task(self._run_and_report(work))
             self._background.add(task)
             task.add_done_callback(self._background.discard)
 
-        self.loop.call_soon_threadsafe(begin)
+        self.loop.call_soon_threadsafe(start_task)
 
     def close(self) -> None:
         """Cancel everything and let the thread end; a blocked thread is left behind."""
@@ -120,12 +120,12 @@ class ExtensionThread:
             if running.done():
                 return
             if expired.done():
-                self._free_thread()
+                self._start_interrupting()
                 raise TookTooLong(f"it took longer than {_format_seconds(timeout.seconds)} and was stopped")
             if self._send_pulse_if_answered() or asked_at is None:
                 asked_at = clock()
             elif clock() - asked_at > ANSWERS_PULSE_WITHIN:
-                self._free_thread()
+                self._start_interrupting()
                 raise TookTooLong("it blocked its thread and was stopped")
 
     def _send_pulse_if_answered(self) -> bool:
@@ -134,7 +134,7 @@ class ExtensionThread:
             self._pulse = self._submit(_do_nothing())
         return answered
 
-    def _free_thread(self) -> None:
+    def _start_interrupting(self) -> None:
         """Check whether the thread is blocked, and interrupt it if so."""
         if not self.is_unresponsive and not self._closing:
             self._freeing = asyncio.get_running_loop().create_task(self._interrupt_until_free())
@@ -163,7 +163,7 @@ class ExtensionThread:
     async def _call_in_worker(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         done: asyncio.Future[Any] = self.loop.create_future()
 
-        def work() -> None:
+        def call_and_pass_outcome() -> None:
             try:
                 outcome: tuple[Any, BaseException | None] = (function(*args), None)
             except BaseException as error:
@@ -173,7 +173,7 @@ class ExtensionThread:
 
         def guarded_work() -> None:
             with contextlib.suppress(RuntimeError, Interrupted):  # the loop may be closed, and the result unwanted
-                work()
+                call_and_pass_outcome()
 
         thread = threading.Thread(target=guarded_work, name=f"{self._thread.name} worker", daemon=True)
         thread.start()
@@ -277,7 +277,7 @@ def guard_process() -> None:
         _users += 1
 
 
-def release_process() -> None:
+def end_process_guard() -> None:
     """Called when an agent has ended; standard streams that an extension closed are replaced, so that the process can
     end cleanly."""
     global _users

@@ -40,7 +40,7 @@ class LoadedExtension:
         self._index: dict[type[Event], list[Handler]] = {}
         self._indexed = -1
 
-    def handlers(self, kind: type[Event]) -> list[Handler]:
+    def handlers_for(self, kind: type[Event]) -> list[Handler]:
         """The handlers of one event, in the order of registration."""
         registered = self.extension.registered
         if self._indexed != registered.changes:
@@ -94,10 +94,10 @@ class LoadedExtension:
 
 def _trim_arguments(function: Callable[..., Any], arguments: tuple[Any, ...], least: int = 1) -> tuple[Any, ...]:
     """The arguments that a function has parameters for, but at least so many of them."""
-    return arguments[: max(least, _count_positional(function))]
+    return arguments[: max(least, _count_positional_parameters(function))]
 
 
-def _count_positional(function: Callable[..., Any]) -> int:
+def _count_positional_parameters(function: Callable[..., Any]) -> int:
     """The number of positional arguments that a function takes; a large number if any."""
     try:
         parameters = inspect.signature(function).parameters.values()

@@ -56,16 +56,16 @@ class ExtensionLoader:
         """Load extensions; a failing one is reported, left out and returned by its path with the reason."""
         failed: dict[str, str] = {}
         for source in sources:
-            problem = await self._load_one(source) if self._mark_seen(source) else None
+            problem = await self._load_one(source) if self._try_mark_seen(source) else None
             if problem is not None:
                 failed[source.path] = problem
         return failed
 
-    def close(self) -> None:
+    def forget_modules(self) -> None:
         for name in self._modules:
             _forget_modules(name)
 
-    def _mark_seen(self, source: Source) -> bool:
+    def _try_mark_seen(self, source: Source) -> bool:
         real = os.path.realpath(source.path)
         new = real not in self._seen
         self._seen.add(real)
@@ -150,7 +150,7 @@ async def _resolve_extension(found: Any, source: Source) -> Extension:
     setup = found
     extension: Extension | None = None
     if isinstance(found, ModuleType):
-        extension = _find_declared(found)
+        extension = _find_declared_extension(found)
         setup = getattr(found, "setup", None)
     if extension is None and not callable(setup):
         raise ExtensionFailed("it has neither an Extension at module level nor a function setup(ext)")
@@ -163,7 +163,7 @@ async def _resolve_extension(found: Any, source: Source) -> Extension:
     return extension
 
 
-def _find_declared(module: ModuleType) -> Extension | None:
+def _find_declared_extension(module: ModuleType) -> Extension | None:
     given = getattr(module, "ext", None)
     if isinstance(given, Extension):
         return given

@@ -26,18 +26,18 @@ class PausableTimeout:
     def start(self, expire: Callable[[], object]) -> None:
         """Start the clock; `expire` is called once when the time is up."""
         self._expire = expire
-        self._run()
+        self._start_timer()
 
     def stop(self) -> None:
         """Stop the clock at the end of the call: `expire` is not called any more."""
         self._expire = _do_nothing
-        self._halt()
+        self._stop_timer()
 
     def pause(self) -> None:
         """Stop the clock while a dialog is open; calls may be nested."""
         self._dialogs += 1
         if self._dialogs == 1:
-            self._halt()
+            self._stop_timer()
             self.in_dialog.set()
 
     def resume(self) -> None:
@@ -45,15 +45,15 @@ class PausableTimeout:
         self._dialogs -= 1
         if self._dialogs == 0:
             self.in_dialog.clear()
-            self._run()
+            self._start_timer()
 
-    def _run(self) -> None:
+    def _start_timer(self) -> None:
         if self._left is not None and self._timer is None and self._dialogs == 0:
             loop = asyncio.get_running_loop()
             self._since = loop.time()
             self._timer = loop.call_later(self._left, self._on_expired)
 
-    def _halt(self) -> None:
+    def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -50,7 +50,7 @@ class LoopBridge:
             return function()
         result: concurrent.futures.Future[_T] = concurrent.futures.Future()
 
-        def work() -> None:
+        def call_and_set_result() -> None:
             if not result.set_running_or_notify_cancel():
                 return
             try:
@@ -58,7 +58,7 @@ class LoopBridge:
             except Exception as error:
                 result.set_exception(error)
 
-        self._post(work)
+        self._post(call_and_set_result)
         try:
             return result.result(ANSWER_WITHIN)
         except concurrent.futures.TimeoutError:
@@ -126,14 +126,14 @@ class SessionAccess:
         self.bridge = binding.bridge
         self._needs = needs
 
-    def port(self, capability: str | None = None) -> SessionPort:
+    def require_port(self, capability: str | None = None) -> SessionPort:
         """The session's port; raises `NotBound` while there is none, `PermissionError` for an undeclared capability."""
         self._require_capability(capability)
         if self.binding.port is None:
             raise NotBound(NO_SESSION)
         return self.binding.port
 
-    def dialogs(self) -> Dialogs:
+    def require_dialogs(self) -> Dialogs:
         """The dialogs of the host; raises like `port`."""
         self._require_capability("ui")
         if self.binding.dialogs is None:
@@ -142,12 +142,12 @@ class SessionAccess:
 
     def call(self, capability: str | None, function: Callable[[SessionPort], _T]) -> _T:
         """Call a function of the session and wait for it."""
-        port = self.port(capability)
+        port = self.require_port(capability)
         return self.bridge.call(lambda: function(port))
 
     async def run(self, capability: str | None, function: Callable[[SessionPort], Coroutine[Any, Any, _T]]) -> _T:
         """Run a coroutine of the session without blocking the extension."""
-        port = self.port(capability)
+        port = self.require_port(capability)
         return await self.bridge.run(lambda: function(port))
 
     def _require_capability(self, capability: str | None) -> None:
