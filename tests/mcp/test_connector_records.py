@@ -34,7 +34,7 @@ from pigeon.mcp.connector.records import (
     decode_for_connector,
     encode_line,
 )
-from pigeon.mcp.connector_process import Connector, connector_command
+from pigeon.mcp.connector_process import Connector, make_connector_command
 from pigeon.wire.content import TextContent
 from pigeon.wire.errors import BadRecord
 
@@ -100,7 +100,7 @@ def test_any_line_is_a_record_or_one_kind_of_error(line: bytes) -> None:
 async def test_a_connector_that_cannot_read_what_the_agent_sends_says_so_and_ends() -> None:
     (control, theirs), (line, their_line) = socket.socketpair(), socket.socketpair()
     with control, theirs, their_line:
-        process = await asyncio.create_subprocess_exec(*connector_command(), stdin=theirs, stdout=their_line)
+        process = await asyncio.create_subprocess_exec(*make_connector_command(), stdin=theirs, stdout=their_line)
     line.setblocking(False)
     reader, writer = await asyncio.open_connection(sock=line)
     try:

@@ -14,7 +14,7 @@ import pytest
 
 import pigeon
 from pigeon.mcp.connector.main import NOT_INSTALLED
-from pigeon.mcp.connector_process import connector_command
+from pigeon.mcp.connector_process import make_connector_command
 from pigeon.system.platforms import install_command
 from pigeon.testing import call
 from support.processes import processes_in
@@ -57,7 +57,7 @@ async def test_servers_that_cannot_be_connected_say_why_and_delay_nothing(agents
 async def test_the_process_that_holds_connections_runs_nothing_that_variables_lead_it_to(tmp_path: Path) -> None:
     for name in ("sitecustomize", "json", "asyncio", "mcp"):
         (tmp_path / f"{name}.py").write_text("import os; os.write(2, b'planted')\n")
-    for line, planted in (connector_command(), False), ([sys.executable, "-c", "import json"], True):
+    for line, planted in (make_connector_command(), False), ([sys.executable, "-c", "import json"], True):
         ran = await asyncio.create_subprocess_exec(
             *line, cwd="/", env={"PYTHONPATH": str(tmp_path)}, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE
         )

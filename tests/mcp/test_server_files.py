@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pigeon.mcp.server_config import InputQuestion, ServerConfig, WrongServer, parse_server, parse_servers
 from pigeon.mcp.server_files import ServerLayers, merge_servers, project_files, read_servers
-from pigeon.mcp.tool_names import full_name, make_distinct_names
+from pigeon.mcp.tool_names import make_distinct_names, make_full_name
 from pigeon.mcp.variables import Surroundings
 
 ANYTHING = st.recursive(
@@ -68,10 +68,14 @@ def test_the_form_of_vs_code_with_inputs() -> None:
     assert problems == []
     answers: dict[str, str] = {}
     around = Surroundings({}, "/work", "/home/me", answers, lambda name: False)
-    assert around.questions(servers["one"]) == {"key": InputQuestion("The key")}
+    assert around.find_needed_questions(servers["one"]) == {"key": InputQuestion("The key")}
     answers["key"] = "123"
     filled = around.fill_in_config(servers["one"])
-    assert (filled.args, filled.env, around.questions(servers["one"])) == (("/work/s.js",), {"K": "123"}, {})
+    assert (filled.args, filled.env, around.find_needed_questions(servers["one"])) == (
+        ("/work/s.js",),
+        {"K": "123"},
+        {},
+    )
 
 
 def test_the_form_of_pi() -> None:
@@ -223,8 +227,8 @@ def test_a_file_with_comments_is_read(tmp_path: Path) -> None:
 
 
 def test_names_of_tools_are_short_and_distinct() -> None:
-    assert full_name("git hub", "list.issues") == "mcp__git_hub__list_issues"
-    long = full_name("server", "x" * 100)
+    assert make_full_name("git hub", "list.issues") == "mcp__git_hub__list_issues"
+    long = make_full_name("server", "x" * 100)
     assert len(long) == 64
     names = make_distinct_names("s", ["a.b", "a_b", "a b"])
     assert len(set(names.values())) == 3

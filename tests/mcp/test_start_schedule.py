@@ -16,7 +16,7 @@ class Starts:
         self.schedule = StartSchedule(self.connect_all)
 
     def connect_all(self) -> None:
-        self.schedule.begin()
+        self.schedule.end_pause_and_mark_begun()
         self.count += 1
 
 
@@ -27,29 +27,29 @@ def _long_pause(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_skipping_the_pause_connects_at_once_what_waits_for_its_end() -> None:
     starts = Starts()
-    starts.schedule.skip_pause()
+    starts.schedule.skip_startup_delay()
     assert starts.count == 0
-    starts.schedule.begin_soon()
+    starts.schedule.schedule_connecting()
     assert (starts.count, starts.schedule.has_begun) == (1, True)
     waiting = Starts()
-    waiting.schedule.begin_soon()
+    waiting.schedule.schedule_connecting()
     assert (waiting.count, waiting.schedule.has_begun) == (0, False)
-    waiting.schedule.skip_pause()
+    waiting.schedule.skip_startup_delay()
     assert waiting.count == 1
 
 
 async def test_one_server_that_is_connected_does_not_end_the_pause_of_the_others() -> None:
     starts = Starts()
-    starts.schedule.begin_soon()
+    starts.schedule.schedule_connecting()
     starts.schedule.mark_begun()
     assert (starts.count, starts.schedule.has_begun) == (0, True)
-    starts.schedule.skip_pause()
+    starts.schedule.skip_startup_delay()
     assert starts.count == 1
 
 
 async def test_a_schedule_that_has_begun_has_no_further_pause() -> None:
     starts = Starts()
     starts.connect_all()
-    starts.schedule.begin_soon()
-    starts.schedule.skip_pause()
+    starts.schedule.schedule_connecting()
+    starts.schedule.skip_startup_delay()
     assert starts.count == 1

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pigeon.mcp.message_completion import template_part
+from pigeon.mcp.message_completion import match_template
 
 
 @pytest.mark.parametrize(
@@ -25,10 +25,10 @@ from pigeon.mcp.message_completion import template_part
 def test_the_part_of_a_template_that_is_being_written_is_found(
     template: str, uri: str, part: tuple[str, str, dict[str, str]] | None
 ) -> None:
-    assert template_part(template, uri) == part
+    assert match_template(template, uri) == part
 
 
 @given(st.text("{}+a/", max_size=40), st.text("a/", max_size=40))
 def test_any_template_and_any_address_are_compared_in_no_time(template: str, uri: str) -> None:
-    found = template_part(template * 20, uri * 20)
+    found = match_template(template * 20, uri * 20)
     assert found is None or (uri * 20).startswith(found[1])

@@ -93,6 +93,6 @@ async def test_an_answer_that_cannot_be_read_is_a_failure_of_what_it_answers() -
 def test_a_server_that_asks_without_end_is_read_more_slowly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pigeon.mcp.connector.pipes.time.monotonic", lambda: 100.0)
     pace = RequestPace()
-    pauses = [pace.count_request() for _ in range(100)]
+    pauses = [pace.count_and_get_pause() for _ in range(100)]
     assert pauses[:50] == [0.0] * 50
     assert pauses[-1] == pytest.approx(1.0)

@@ -253,7 +253,7 @@ class _Builder:
                 run_callbacks=run_callbacks,
             )
         )
-        servers.watch_commands(session.announce_commands)
+        servers.set_commands_listener(session.announce_commands)
         if options.name and options.name.strip():
             self._record_session_name(session.journal, clean_name(options.name))
         return BuiltAgent(

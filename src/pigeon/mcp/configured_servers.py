@@ -68,7 +68,7 @@ class ConfiguredServers:
         if self._control is not None:
             self._control.skip_start_pause()
 
-    def watch_commands(self, on_changed: Callable[[], None]) -> None:
+    def set_commands_listener(self, on_changed: Callable[[], None]) -> None:
         """Call this whenever the servers offer other slash commands than before."""
         self._on_commands_changed = on_changed
 
@@ -85,12 +85,12 @@ class ConfiguredServers:
             files.append(os.path.join(cwd, ".mcp.json"))
         self._waiting = any(map(os.path.lexists, files))
         if self._waiting:
-            self._toolset.call_before_use(self._load_waiting)
+            self._toolset.call_before_use(self._load_control_if_waiting)
 
     def start_connecting(self) -> None:
         """Connect the configured servers soon; called once the first answer is out."""
         self._began = True
-        self._load_waiting()
+        self._load_control_if_waiting()
         if self._control is not None:
             self._control.connect_soon()
 
@@ -101,20 +101,20 @@ class ConfiguredServers:
 
     def state(self) -> McpServers:
         """The state of all configured servers."""
-        self._load_waiting()
+        self._load_control_if_waiting()
         return McpServers(servers=[], problems=[]) if self._control is None else self._control.state()
 
     def set_host_servers(self, servers: dict[str, Json]) -> None:
         """Replace the servers that the host has set."""
         if servers or self._control is not None:
-            self._load_control().set_by_host(servers)
+            self._ensure_control().set_host_servers(servers)
 
     def reconnect_server(self, name: str) -> McpServerState:
         """Reconnect a server now; raises `Refusal`."""
-        self._load_waiting()
+        self._load_control_if_waiting()
         if self._control is None:
             raise Refusal(f'There is no tool server "{name}" (configured: none)')
-        return self._control.connect(name)
+        return self._control.reconnect_server(name)
 
     def resources(self) -> list[McpResource]:
         """The resources that the servers offer."""
@@ -126,23 +126,23 @@ class ConfiguredServers:
 
     def content_of(self, text: str) -> Awaitable[ServerContent] | ServerContent:
         """The content that a message requests from servers."""
-        self._load_waiting()
+        self._load_control_if_waiting()
         return NOTHING if self._control is None else self._control.content.content_of(text)
 
     async def complete_message(self, text: str) -> McpCompletions:
         """Completions for the end of a message."""
-        self._load_waiting()
+        self._load_control_if_waiting()
         if self._control is None:
             return McpCompletions(replaces="", completions=[])
         if self._began:
             self._control.connect_all()
-        return await self._control.completion.completions(text)
+        return await self._control.completion.complete_message(text)
 
-    def _load_waiting(self) -> None:
+    def _load_control_if_waiting(self) -> None:
         if self._waiting:
-            self._load_control()
+            self._ensure_control()
 
-    def _load_control(self) -> ServerControl:
+    def _ensure_control(self) -> ServerControl:
         if self._control is None:
             from pigeon.mcp.control import ServerControl
 

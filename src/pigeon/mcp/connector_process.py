@@ -54,7 +54,7 @@ _SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
 _connectors: dict[asyncio.AbstractEventLoop, Connector] = {}
 
 
-def connector_command() -> list[str]:
+def make_connector_command() -> list[str]:
     return [sys.executable, "-I", "-c", _BOOT, _SOURCE, *filter(os.path.isabs, sys.path)]
 
 
@@ -97,12 +97,12 @@ class Connector:
         """Remove a user; the last one to leave ends the process."""
         self._users.discard(user)
         if not self._users:
-            await self._end()
+            await self._end_process()
 
     async def wait_until_started(self) -> None:
         """Wait until the process runs; raises `OSError` if it cannot be started."""
         if self._starting is None:
-            self._starting = asyncio.ensure_future(self._start())
+            self._starting = asyncio.ensure_future(self._start_process())
         await asyncio.shield(self._starting)
 
     def assign_number(self) -> int:
@@ -141,7 +141,7 @@ class Connector:
         if self._calls.pop(id, None) is not None:
             self._send(CancelCall(id=id, server=key))
 
-    def answer(self, id: int, answer: Answer) -> None:
+    def send_answer(self, id: int, answer: Answer) -> None:
         """Answer a question, unless it was withdrawn."""
         if self._questions.pop(id, None) is not None:
             self._send(AnswerQuestion(id=id, answer=answer))
@@ -157,14 +157,14 @@ class Connector:
         if self._control is not None:
             self._control.close()
 
-    async def _start(self) -> None:
+    async def _start_process(self) -> None:
         kind = socket.SOCK_DGRAM
         ours, theirs = socket.socketpair(socket.AF_UNIX, kind)
         line, their_line = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         streams = Streams(theirs.detach(), their_line.detach(), os.open(os.devnull, os.O_WRONLY))
         try:
             self._process = await self._owner.start(
-                connector_command(), cwd="/", environment=self._environment, streams=streams
+                make_connector_command(), cwd="/", environment=self._environment, streams=streams
             )
         except BaseException:
             self.over = True
@@ -223,7 +223,7 @@ class Connector:
         for key, listener in listeners.items():
             listener(ServerFailed(server=key, step="connect", text=why))
 
-    async def _end(self) -> None:
+    async def _end_process(self) -> None:
         self.over = True
         for loop in [loop for loop, connector in _connectors.items() if connector is self]:
             del _connectors[loop]

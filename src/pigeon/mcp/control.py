@@ -47,9 +47,9 @@ class ServerControl:
         self._on_commands_changed = on_commands_changed
         self._reports = ProblemReports(parts.report)
         questions = Questions(parts.dialogs)
-        self.settings = ServerSettings(parts, questions, self._reports.report)
+        self.settings = ServerSettings(parts, questions, self._reports.report_once)
         self._open_questions = OpenQuestions(questions, self.settings, parts.unattended, self._send_answer)
-        self._layers = ServerLayers(parts.agent_dir, parts.only, self._reports.report)
+        self._layers = ServerLayers(parts.agent_dir, parts.only, self._reports.report_once)
         self._schedule = StartSchedule(self.connect_all)
         self._offered = OfferedTools(parts.toolset, parts.workplace, parts.budget, self.connect_all)
         self._servers: dict[str, ToolServer] = {}
@@ -75,7 +75,7 @@ class ServerControl:
         moved = self._layers.read_files(cwd, trusted)
         self._reconcile(anew=moved)
 
-    def set_by_host(self, servers: dict[str, Json]) -> None:
+    def set_host_servers(self, servers: dict[str, Json]) -> None:
         """Replace the servers that the host has set."""
         self._layers.set_host_servers(servers)
         self._reconcile()
@@ -84,13 +84,13 @@ class ServerControl:
     def connect_soon(self) -> None:
         """Connect all servers after a pause, unless that has begun; at once for a host that shows their progress."""
         if not self._closed:
-            self._schedule.begin_soon()
+            self._schedule.schedule_connecting()
 
     def connect_all(self) -> None:
         """Connect all servers in the background; those that are added later are connected at once."""
         if self._closed:
             return
-        self._schedule.begin()
+        self._schedule.end_pause_and_mark_begun()
         for server in self._servers.values():
             if not server.was_listed and server.status == "connecting":
                 server.start(in_turn=True)
@@ -116,7 +116,7 @@ class ServerControl:
         if not any(one.config.enabled and one.config.problem is None for one in unlisted):
             raise ToolFailed(_uncallable_text(tool, unlisted))
 
-        async def arrive() -> ServerTool:
+        async def connect_and_find_tool() -> ServerTool:
             for server in unlisted:
                 server.start()
             await wait_for_servers(unlisted)
@@ -126,7 +126,7 @@ class ServerControl:
                 raise ToolFailed(f"Tool {tool} not found" if was_listed else _uncallable_text(tool, unlisted))
             return found
 
-        return ExpectedTool(tool, arrive)
+        return ExpectedTool(tool, connect_and_find_tool)
 
     def _reconcile(self, anew: bool = False) -> None:
         """Create and remove servers to match the configuration; servers whose configuration is unchanged stay."""
@@ -134,9 +134,9 @@ class ServerControl:
         for name, server in list(self._servers.items()):
             if anew or wanted.get(name) != server.config:
                 del self._servers[name]
-                self._stop(server)
+                self._stop_in_background(server)
                 if name not in wanted:
-                    self._parts.post(McpServerChanged(server=server.state([], 0, []), removed=True))
+                    self._parts.post(McpServerChanged(server=server.make_state_record([], 0, []), removed=True))
         ordered: dict[str, ToolServer] = {}
         fresh: list[ToolServer] = []
         for name, config in wanted.items():
@@ -151,10 +151,10 @@ class ServerControl:
             if self._schedule.has_begun:
                 server.start(in_turn=True)
 
-    def _stop(self, server: ToolServer) -> None:
-        self._keep_task(server.stop())
+    def _stop_in_background(self, server: ToolServer) -> None:
+        self._run_in_background(server.stop())
 
-    def _keep_task(self, work: Coroutine[None, None, None]) -> None:
+    def _run_in_background(self, work: Coroutine[None, None, None]) -> None:
         """Run work in the background; `close` waits for it."""
         task = asyncio.ensure_future(work)
         self._stopping.add(task)
@@ -166,7 +166,7 @@ class ServerControl:
         self._schedule.end_pause()
         self._open_questions.cancel_all()
         for server in self._servers.values():
-            self._stop(server)
+            self._stop_in_background(server)
         if self._stopping:
             await asyncio.wait(set(self._stopping), timeout=STOP_SECONDS)
         connector, self._connector = self._connector, None
@@ -178,7 +178,7 @@ class ServerControl:
 
     def skip_start_pause(self) -> None:
         """End the pause before servers are connected, and have none from now on."""
-        self._schedule.skip_pause()
+        self._schedule.skip_startup_delay()
 
     def state(self) -> McpServers:
         """The state of all configured servers."""
@@ -187,7 +187,7 @@ class ServerControl:
             problems=list(self._layers.problems),
         )
 
-    def connect(self, name: str) -> McpServerState:
+    def reconnect_server(self, name: str) -> McpServerState:
         """Reconnect a server now; raises `Refusal`."""
         server = self._servers.get(name)
         if server is None:
@@ -198,7 +198,7 @@ class ServerControl:
         self._schedule.mark_begun()
         fresh = ToolServer(server.config, self)
         self._servers[name] = fresh
-        self._stop(server)
+        self._stop_in_background(server)
         self._reports.forget_server(name)
         self._offered.set_servers(list(self._servers.values()))
         fresh.start()
@@ -207,7 +207,9 @@ class ServerControl:
     def _state_of_server(self, server: ToolServer) -> McpServerState:
         name = server.config.name
         prompts = make_distinct_names(name, [prompt.name for prompt in server.prompts])
-        return server.state(self._offered.names(name), self._offered.count_deferred(name), list(prompts.values()))
+        return server.make_state_record(
+            self._offered.list_callable_names(name), self._offered.count_deferred(name), list(prompts.values())
+        )
 
     # Services for servers
 
@@ -224,7 +226,7 @@ class ServerControl:
     async def wait_for_turn(self, server: ToolServer) -> None:
         """Wait until few enough others are starting; the turn ends when this one is settled."""
         await self._schedule.wait_for_turn()
-        self._keep_task(self._schedule.release_turn(server))
+        self._run_in_background(self._schedule.release_turn_when_settled(server))
 
     def command_variables(self) -> Mapping[str, str]:
         """The environment variables that commands of the agent see."""
@@ -236,7 +238,7 @@ class ServerControl:
 
     def _send_answer(self, id: int, answer: Answer) -> None:
         if self._connector is not None:
-            self._connector.answer(id, answer)
+            self._connector.send_answer(id, answer)
 
     def on_server_changed(self, server: ToolServer, lists: bool) -> None:
         """Report that the state of a server has changed, and with `lists` what it offers."""
@@ -254,10 +256,10 @@ class ServerControl:
 def _uncallable_text(tool: str, servers: list[ToolServer]) -> str:
     """Why a tool cannot be called, by the state of the servers that match its name: the longest match is the
     likeliest."""
-    return f"{tool} cannot be called: {_hindrance_text(max(servers, key=lambda one: len(one.config.name)))}"
+    return f"{tool} cannot be called: {_unusable_server_text(max(servers, key=lambda one: len(one.config.name)))}"
 
 
-def _hindrance_text(server: ToolServer) -> str:
+def _unusable_server_text(server: ToolServer) -> str:
     """Why a server cannot be used, and what to do about it."""
     name = server.config.name
     if server.status == "connecting":

@@ -25,26 +25,26 @@ class NoSuchServer(StartupError):
 def add_server(path: str, name: str, entry: dict[str, Any]) -> None:
     """Add a server to a file, which is created if necessary; raises `StartupError` if it has one of this name."""
 
-    def add() -> dict[str, Any]:
+    def with_server_added() -> dict[str, Any]:
         raw, key = _read_servers_file(path)
         if name in raw.get(key, {}):
             raise StartupError(f"{path} has a server {name!r}. Remove it first: pigeon mcp remove {shlex.quote(name)}")
         return {**raw, key: {**raw.get(key, {}), name: entry}}
 
-    change_file(path, add, "Add the server there yourself.")
+    change_file(path, with_server_added, "Add the server there yourself.")
 
 
 def remove_server(path: str, name: str) -> None:
     """Remove a server from a file; raises `NoSuchServer`, and `StartupError` for a file that cannot be changed."""
 
-    def remove() -> dict[str, Any]:
+    def with_server_removed() -> dict[str, Any]:
         raw, key = _read_servers_file(path)
         servers = raw.get(key, {})
         if name not in servers:
             raise NoSuchServer(path, name, servers)
         return {**raw, key: {known: entry for known, entry in servers.items() if known != name}}
 
-    change_file(path, remove, "Remove the server yourself.")
+    change_file(path, with_server_removed, "Remove the server yourself.")
 
 
 def _read_servers_file(path: str) -> tuple[dict[str, Any], str]:

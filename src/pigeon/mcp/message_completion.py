@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Callable, Mapping
 
 from pigeon.mcp.connector.records import CompleteArgument, OfferedPrompt
-from pigeon.mcp.named_content import parse_named_arguments, prompt_help, prompts_of
+from pigeon.mcp.named_content import describe_prompt, parse_named_arguments, prompts_by_command
 from pigeon.mcp.server import ToolServer
 from pigeon.wire.base import ABSENT
 from pigeon.wire.commands.mcp import McpCompletion, McpCompletions
@@ -27,10 +27,10 @@ class MessageCompletion:
     def __init__(self, servers: Callable[[], Mapping[str, ToolServer]]) -> None:
         self._servers = servers
 
-    async def completions(self, text: str) -> McpCompletions:
+    async def complete_message(self, text: str) -> McpCompletions:
         """Completions for the end of a text; empty if it names nothing of a server."""
         name = text[1:].split(None, 1)[0] if text.startswith("/") and text[1:].strip() else ""
-        found = prompts_of(self._servers().values()).get(name) if len(text) > len(name) + 1 else None
+        found = prompts_by_command(self._servers().values()).get(name) if len(text) > len(name) + 1 else None
         if found is not None:
             return await self._complete_arguments(*found, text[len(name) + 1 :].lstrip())
         if text.startswith("/") and text == f"/{name}":
@@ -41,9 +41,9 @@ class MessageCompletion:
         return McpCompletions(replaces=word[1], completions=await self._complete_resource(word[1]))
 
     def _complete_command(self, typed: str) -> list[McpCompletion]:
-        prompts = prompts_of(self._servers().values())
+        prompts = prompts_by_command(self._servers().values())
         return [
-            McpCompletion(text=name, description=prompt_help(prompt))
+            McpCompletion(text=name, description=describe_prompt(prompt))
             for name, (_, prompt) in prompts.items()
             if name.startswith(typed)
         ][:MOST_OFFERED]
@@ -74,7 +74,7 @@ class MessageCompletion:
     async def _complete_template(self, server: ToolServer, uri: str) -> list[str]:
         """The address, completed with the values that the server offers for the template variable at its end."""
         for one in server.resources:
-            part = template_part(one.uri, uri) if one.is_template else None
+            part = match_template(one.uri, uri) if one.is_template else None
             if part is None:
                 continue
             name, before, known = part
@@ -114,7 +114,7 @@ class MessageCompletion:
         return [one for one in answer.values if one and one.isprintable() and len(one) <= 1000]
 
 
-def template_part(template: str, uri: str) -> tuple[str, str, dict[str, str]] | None:
+def match_template(template: str, uri: str) -> tuple[str, str, dict[str, str]] | None:
     """The template variable that an address ends in: its name, the address before it, and all values so far.
 
     Only `{name}` and `{+name}` are supported; None if the address does not match, or ends elsewhere. A value ends at

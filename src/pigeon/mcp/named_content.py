@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pigeon.mcp.connector.records import GetPrompt, OfferedPrompt, ReadResource, ServerResult
 from pigeon.mcp.server import ToolServer
 from pigeon.mcp.server_tool import WorkplaceNow, outcome_of
-from pigeon.mcp.tool_names import full_name, make_distinct_names
+from pigeon.mcp.tool_names import make_distinct_names, make_full_name
 from pigeon.session.dependencies import ServerContent
 from pigeon.tools.server_tools import PREFIX
 from pigeon.wire.answers import SlashCommand
@@ -36,8 +36,8 @@ class NamedContent:
     def commands(self) -> list[SlashCommand]:
         """The prompts of all servers, as slash commands."""
         return [
-            SlashCommand(name=name, description=prompt_help(prompt), source="prompt")
-            for name, (_, prompt) in prompts_of(self._servers().values()).items()
+            SlashCommand(name=name, description=describe_prompt(prompt), source="prompt")
+            for name, (_, prompt) in prompts_by_command(self._servers().values()).items()
         ]
 
     def content_of(self, text: str) -> Awaitable[ServerContent] | ServerContent:
@@ -46,7 +46,7 @@ class NamedContent:
             return ServerContent()
         if text.startswith(f"/{PREFIX}"):
             command = text[1:].split(None, 1)[0]
-            asked = self._server_of(command)
+            asked = self._find_server_of_command(command)
             if asked is None:
                 names = ", ".join(self._servers())
                 raise Refusal(f"No tool server has the prompt /{command} (configured: {names})")
@@ -60,32 +60,32 @@ class NamedContent:
         found = [(server, uri) for (_, uri), server in mentions.items()]
         return self._read_mentions(found[:MOST_MENTIONS]) if found else ServerContent()
 
-    def _server_of(self, command: str) -> ToolServer | None:
+    def _find_server_of_command(self, command: str) -> ToolServer | None:
         """The server that a command's prompt may belong to, even if its prompts are not known yet."""
-        found = prompts_of(self._servers().values()).get(command)
+        found = prompts_by_command(self._servers().values()).get(command)
         if found is not None:
             return found[0]
-        fitting = [one for one in self._servers().values() if command.startswith(full_name(one.config.name, ""))]
+        fitting = [one for one in self._servers().values() if command.startswith(make_full_name(one.config.name, ""))]
         return max(fitting, key=lambda one: len(one.config.name), default=None)
 
     async def _fetch_prompt(self, server: ToolServer, text: str) -> ServerContent:
         command = text[1:].split(None, 1)[0]
         try:
             await server.wait_until_connected()
-            prompts = {name: prompt for name, (_, prompt) in prompts_of([server]).items()}
+            prompts = {name: prompt for name, (_, prompt) in prompts_by_command([server]).items()}
             if command not in prompts:
                 known = ", ".join(f"/{name}" for name in prompts) or "it has none"
                 raise Refusal(f"The tool server {server.config.name} has no prompt /{command} (known: {known})")
             prompt = prompts[command]
-            request = GetPrompt(name=prompt.name, arguments=_prompt_arguments(prompt, text))
-            blocks = self._blocks(await server.send_request(request), command)
+            request = GetPrompt(name=prompt.name, arguments=_parse_prompt_arguments(prompt, text))
+            blocks = self._to_masked_blocks(await server.send_request(request), command)
         except ToolFailed as error:
             raise Refusal(str(error)) from None
         texts = [block.text for block in blocks if isinstance(block, TextContent)]
         images = tuple(block for block in blocks if not isinstance(block, TextContent))
         return ServerContent("\n\n".join(texts), images)
 
-    def _blocks(self, answer: ServerResult, name: str) -> list[UserBlock]:
+    def _to_masked_blocks(self, answer: ServerResult, name: str) -> list[UserBlock]:
         """The answer, cut like a tool result and with keys masked."""
         place = self._workplace()
         mask = place.mask
@@ -102,11 +102,11 @@ class NamedContent:
             except ToolFailed as error:
                 raise Refusal(f"@{server.config.name}:{uri} cannot be read: {error}") from None
             blocks.append(TextContent(text=f"Content of @{server.config.name}:{uri}:"))
-            blocks += self._blocks(answer, f"{PREFIX}{server.config.name}__resource")
+            blocks += self._to_masked_blocks(answer, f"{PREFIX}{server.config.name}__resource")
         return ServerContent(None, tuple(blocks))
 
 
-def prompts_of(servers: Iterable[ToolServer]) -> dict[str, tuple[ToolServer, OfferedPrompt]]:
+def prompts_by_command(servers: Iterable[ToolServer]) -> dict[str, tuple[ToolServer, OfferedPrompt]]:
     """All prompts by the names of their commands."""
     found: dict[str, tuple[ToolServer, OfferedPrompt]] = {}
     for server in servers:
@@ -126,7 +126,7 @@ def _find_uri(server: ToolServer, named: str) -> str | None:
     return bare if bare in known or ":" in bare else None
 
 
-def prompt_help(prompt: OfferedPrompt) -> str:
+def describe_prompt(prompt: OfferedPrompt) -> str:
     """The description of a prompt and its arguments."""
     arguments = " ".join(f"<{one.name}>" if one.required else f"[{one.name}]" for one in prompt.arguments)
     return f"{prompt.description} {arguments}".strip()
@@ -145,7 +145,7 @@ def parse_named_arguments(words: Iterable[str], names: Sequence[str]) -> tuple[d
     return given, plain
 
 
-def _prompt_arguments(prompt: OfferedPrompt, text: str) -> dict[str, str]:
+def _parse_prompt_arguments(prompt: OfferedPrompt, text: str) -> dict[str, str]:
     """The words after a command as arguments: in order, or as `name=value`; the last argument takes the rest."""
     rest = text.split(None, 1)[1] if len(text.split(None, 1)) > 1 else ""
     names = [one.name for one in prompt.arguments]
@@ -162,5 +162,5 @@ def _prompt_arguments(prompt: OfferedPrompt, text: str) -> dict[str, str]:
                 plain = []
     missing = [one.name for one in prompt.arguments if one.required and one.name not in given]
     if missing:
-        raise Refusal(f"{text.split(None, 1)[0]} needs {', '.join(missing)} (usage: {prompt_help(prompt)})")
+        raise Refusal(f"{text.split(None, 1)[0]} needs {', '.join(missing)} (usage: {describe_prompt(prompt)})")
     return given

@@ -57,7 +57,7 @@ class OfferedTools:
         """Set the configured servers; the first time, `tool_search` is added."""
         usable = [server for server in servers if server.config.enabled and server.config.problem is None]
         for name in set(self._tools) - {server.config.name for server in usable}:
-            self._replace(name, {})
+            self._replace_server_tools(name, {})
             del self._tools[name]
         if self._search is None and usable:
             self._search = ToolSearch(usable, self)
@@ -88,22 +88,25 @@ class OfferedTools:
         return {names[tool.name]: tool for tool in wanted if tool.name in names}
 
     def _update_server(self, server: ToolServer, named: dict[str, OfferedTool]) -> None:
-        tools = {name: ServerTool(name, tool, server, self._workplace, self.load) for name, tool in named.items()}
-        self._replace(server.config.name, tools)
+        tools = {
+            name: ServerTool(name, tool, server, self._workplace, self.load_deferred_tool)
+            for name, tool in named.items()
+        }
+        self._replace_server_tools(server.config.name, tools)
 
     def on_run_start(self) -> None:
         """Called when a request is being made: the tools in it keep their places from now on."""
         self._in_run = True
-        self._place_instructions()
-        self._shown |= {name for name in self._all() if self._toolset.is_active(name)}
+        self._add_server_instructions()
+        self._shown |= {name for name in self._tools_by_name() if self._toolset.is_active(name)}
 
-    def load(self, name: str) -> None:
+    def load_deferred_tool(self, name: str) -> None:
         """Add a tool that the model has found or called to the prompt, from the next request on."""
         if self._toolset.try_load(name):
             self._shown.add(name)
             self._found.add(name)
 
-    def names(self, server: str) -> list[str]:
+    def list_callable_names(self, server: str) -> list[str]:
         """The tools of a server that the model may call."""
         return [name for name in self._tools.get(server, {}) if self._is_callable(name)]
 
@@ -113,25 +116,25 @@ class OfferedTools:
 
     def find_tool(self, name: str) -> ServerTool | None:
         """The tool of this name, if the model may call it."""
-        return self._all().get(name) if self._is_callable(name) else None
+        return self._tools_by_name().get(name) if self._is_callable(name) else None
 
     def search_tools(self, query: str, most: int) -> list[ServerTool]:
         """The tools that match a query best; exact names come first."""
-        tools = [tool for name, tool in self._all().items() if self._is_callable(name)]
+        tools = [tool for name, tool in self._tools_by_name().items() if self._is_callable(name)]
         return rank_tools(query, tools)[:most]
 
     @property
     def count(self) -> int:
         """The number of tools of all servers."""
-        return len(self._all())
+        return len(self._tools_by_name())
 
-    def _all(self) -> dict[str, ServerTool]:
+    def _tools_by_name(self) -> dict[str, ServerTool]:
         return {name: tool for tools in self._tools.values() for name, tool in tools.items()}
 
     def _is_callable(self, name: str) -> bool:
         return self._toolset.is_active(name) or self._toolset.is_deferred(name)
 
-    def _replace(self, server: str, tools: dict[str, ServerTool]) -> None:
+    def _replace_server_tools(self, server: str, tools: dict[str, ServerTool]) -> None:
         before = self._tools.get(server, {})
         for name in before:
             if name not in tools:
@@ -146,7 +149,7 @@ class OfferedTools:
 
     def _arrange_tools(self) -> None:
         """Add all tools to the prompt if they fit; otherwise defer those that are not in it yet."""
-        every = self._all()
+        every = self._tools_by_name()
         cost = sum(tool.tokens for tool in every.values())
         fits = cost <= self._budget
         for name, tool in every.items():
@@ -159,16 +162,16 @@ class OfferedTools:
                 self._toolset.add(tool)
             elif not self._toolset.is_deferred(name):
                 self._toolset.try_defer(tool)
-        self._place_instructions()
+        self._add_server_instructions()
         self._offer_search(not fits)
 
-    def _place_instructions(self) -> None:
+    def _add_server_instructions(self) -> None:
         """Add each server's instructions to the description of one of its tools, as far as the budget has room.
 
         It is the first one in the prompt; descriptions that were already sent do not change. A tool that was found by a
         search came with the instructions in its result.
         """
-        told = {name: tool for name, tool in self._all().items() if self._toolset.is_active(name)}
+        told = {name: tool for name, tool in self._tools_by_name().items() if self._toolset.is_active(name)}
         room = CHARACTERS_PER_TOKEN * (self._budget - sum(tool.tokens for tool in told.values()))
         for server in self._search.servers if self._search is not None else ():
             listed = self._tools.get(server.config.name, {})
@@ -222,13 +225,13 @@ class ToolSearch(ArgumentTool):
             raise ToolFailed("query must be a string: what the tool should do, or its name")
         limit = arguments.get("limit")
         most = int(limit) if isinstance(limit, int | float) and 1 <= limit <= MOST_FOUND else FOUND
-        await run.scope.wait(self._wait_for_servers())
+        await run.scope.wait(self._connect_and_wait())
         found = self._offered.search_tools(query, most)
         for tool in found:
-            self._offered.load(tool.spec.name)
+            self._offered.load_deferred_tool(tool.spec.name)
         return ToolOutcome(content=[TextContent(text=self._result_text(query, found))])
 
-    async def _wait_for_servers(self) -> None:
+    async def _connect_and_wait(self) -> None:
         self._offered.begin()
         await wait_for_servers(self.servers)
 
@@ -267,9 +270,12 @@ class ToolSearch(ArgumentTool):
 
 def rank_tools(query: str, tools: Sequence[ServerTool]) -> list[ServerTool]:
     """The tools that contain words of the query, best first: rare words count more, names more than the rest."""
-    wanted = set(_words(query))
+    wanted = set(_split_search_words(query))
     exact = {word.strip(",;") for word in query.split()}
-    known = [(tool, set(_words(tool.spec.name)), set(_words(tool.spec.description))) for tool in tools]
+    known = [
+        (tool, set(_split_search_words(tool.spec.name)), set(_split_search_words(tool.spec.description)))
+        for tool in tools
+    ]
     weights: dict[str, float] = {}
     for word in wanted:
         having = sum(word in name or word in about for _, name, about in known)
@@ -292,7 +298,7 @@ def rank_tools(query: str, tools: Sequence[ServerTool]) -> list[ServerTool]:
     return [tools[index] for _, index in best]
 
 
-def _words(text: str) -> list[str]:
+def _split_search_words(text: str) -> list[str]:
     found: list[str] = []
     for word in re.findall(_WORD, text[:2000]):
         parts = re.findall(_PARTS, word)

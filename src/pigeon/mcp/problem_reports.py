@@ -19,7 +19,7 @@ class ProblemReports:
         self._report = report
         self._reported: set[str] = set()
 
-    def report(self, text: str) -> None:
+    def report_once(self, text: str) -> None:
         """Report a problem, unless it has been reported."""
         if text not in self._reported:
             self._reported.add(text)
@@ -30,11 +30,11 @@ class ProblemReports:
         text = server.error or ""
         if NOT_INSTALLED in text:
             # The reason is the same for every server, so it is reported once.
-            self.report(text[text.index(NOT_INSTALLED) :])
+            self.report_once(text[text.index(NOT_INSTALLED) :])
         elif server.status == "sign_in":
-            self.report(f"{text}. Sign in with: pigeon mcp test {shlex.quote(server.config.name)}")
+            self.report_once(f"{text}. Sign in with: pigeon mcp test {shlex.quote(server.config.name)}")
         else:
-            self.report(f"Tool server {text}")
+            self.report_once(f"Tool server {text}")
 
     def forget_server(self, name: str) -> None:
         """Report the problems of a server again: it is connected anew."""

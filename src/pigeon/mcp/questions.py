@@ -80,11 +80,11 @@ class Questions:
             said = await self._ask_host(
                 lambda id: ConfirmRequest(id=id, title=message, message=f"Open this address?\n{question.url}")
             )
-            return ElicitAnswer(action=_action(said))
+            return ElicitAnswer(action=_elicit_action_of(said))
         fields = question.requested.get("properties")
         if not isinstance(fields, dict) or not fields:
             said = await self._ask_host(lambda id: ConfirmRequest(id=id, title=message, message="Do you accept?"))
-            return ElicitAnswer(action=_action(said), content={})
+            return ElicitAnswer(action=_elicit_action_of(said), content={})
         listed = question.requested.get("required")
         required = listed if isinstance(listed, list) else []
         content: dict[str, Json] = {}
@@ -103,7 +103,7 @@ class Questions:
         about = field.get("title") or name
         more = f" ({field['description']})" if isinstance(field.get("description"), str) else ""
         title = f"{message}\n{about}{more}"
-        choices = _choices(field)
+        choices = _list_choices(field)
         if choices:
             shown = [*choices, *([] if required else [SKIP])]
             answer = await self._ask_host(lambda id: SelectRequest(id=id, title=title, options=shown))
@@ -121,13 +121,13 @@ class Questions:
         """Ask, and withdraw the question if the server no longer wants an answer."""
         asked: list[str] = []
 
-        def request(id: str) -> DialogRequest:
+        def make_request_with_id(id: str) -> DialogRequest:
             asked.append(id)
             return make(id)
 
         ended = False
         try:
-            end = await self._dialogs.run_dialog(request)
+            end = await self._dialogs.run_dialog(make_request_with_id)
             ended = True
             return end.answer
         finally:
@@ -135,7 +135,7 @@ class Questions:
                 self._dialogs.send_notice(lambda id: CancelRequest(id=id, target_id=asked[0]))
 
 
-def _action(answer: ExtensionUiResponse | None) -> ElicitAction:
+def _elicit_action_of(answer: ExtensionUiResponse | None) -> ElicitAction:
     if answer is None or answer.cancelled is True:
         return "cancel"
     return "accept" if answer.confirmed is True else "decline"
@@ -147,7 +147,7 @@ def _text_of_answer(answer: ExtensionUiResponse | None) -> str | None:
     return answer.value
 
 
-def _choices(field: Schema) -> list[str]:
+def _list_choices(field: Schema) -> list[str]:
     if field.get("type") == "boolean":
         return [YES, NO]
     titled = field.get("oneOf") or field.get("anyOf")

@@ -179,7 +179,7 @@ class ToolServer:
         """Wait until it is connected, or has failed."""
         await self._settled.wait()
 
-    def state(self, names: list[str], deferred: int, prompts: list[str]) -> McpServerState:
+    def make_state_record(self, names: list[str], deferred: int, prompts: list[str]) -> McpServerState:
         """The state of the server as hosts see it."""
         config, info = self.config, self._info
         return McpServerState(
@@ -319,7 +319,7 @@ class ToolServer:
         """Connect and wait until the connection is lost; returns True if it had been established."""
         connected = False
         try:
-            connection = await self._open(may_ask)
+            connection = await self._open_connection(may_ask)
             while True:
                 record = await connection.events.get()
                 if isinstance(record, ServerOpened):
@@ -328,7 +328,7 @@ class ToolServer:
                     connected = True
                     self._update_lists(record)
                 elif isinstance(record, ServerFailed):
-                    await self._fail(record, connection.process)
+                    await self._record_failure(record, connection.process)
                     return connected
         except WrongServer as wrong:
             self.step = "configuration"
@@ -336,12 +336,12 @@ class ToolServer:
             return False
         except OSError as error:
             self.step = "start"
-            self._set_status("failed", _start_text(self.config, error))
+            self._set_status("failed", _start_failure_text(self.config, error))
             return False
         finally:
             self._close_connection()
 
-    async def _open(self, may_ask: bool) -> _Connection:
+    async def _open_connection(self, may_ask: bool) -> _Connection:
         self.step = "start"
         config = await self._around.settings.fill_in_config(self.config)
         connector = self._around.ensure_connector()
@@ -350,7 +350,7 @@ class ToolServer:
         process, pipes = (None, None) if started is None else started
         connection = self._connection = _Connection(connector, process)
         connector.open_server(
-            connection.key, self._around.settings.link_config(config, may_ask), pipes, self._on_record
+            connection.key, self._around.settings.make_link_config(config, may_ask), pipes, self._on_record
         )
         return connection
 
@@ -410,7 +410,7 @@ class ToolServer:
         self._set_status("connected", notes or None, lists=changed)
         self._settled.set()
 
-    async def _fail(self, record: ServerFailed, process: Process | None) -> None:
+    async def _record_failure(self, record: ServerFailed, process: Process | None) -> None:
         """Record the failure, including the program's stderr and exit code."""
         self.step = record.step
         said = [record.text]
@@ -423,7 +423,7 @@ class ToolServer:
                 pass
             except OSError as error:
                 self.step = "start"
-                self._set_status("failed", _start_text(self.config, error))
+                self._set_status("failed", _start_failure_text(self.config, error))
                 return
         words = record.stderr[-LONGEST_WORDS:].strip()
         if words:
@@ -488,7 +488,7 @@ async def _end_program(process: Process) -> None:
     await process.wait_until_gone(KILL_SECONDS)
 
 
-def _start_text(config: ServerConfig, error: OSError) -> str:
+def _start_failure_text(config: ServerConfig, error: OSError) -> str:
     if config.cwd is not None and not os.path.isdir(config.cwd):
         return f"{config.name}: its folder {config.cwd} does not exist"
     if isinstance(error, FileNotFoundError):

@@ -128,7 +128,7 @@ def parse_servers(
             report(f"has {len(listed)} servers; those after the first {MOST_SERVERS} are left out")
             return
         config = parse_server(name, server, source, file, inputs)
-        yield replace_fields(config, enabled=False) if _is_off(name, value) else config
+        yield replace_fields(config, enabled=False) if _is_turned_off(name, value) else config
 
 
 def parse_server(
@@ -293,7 +293,7 @@ def _parse_oauth(value: dict[str, Any]) -> OAuthConfig:
     if not isinstance(given, dict):
         return OAuthConfig()
 
-    def text(*names: str) -> str | None:
+    def read_first_text(*names: str) -> str | None:
         found = next((given[name] for name in names if given.get(name) is not None), None)
         if isinstance(found, list):
             found = " ".join(_parse_texts(found, f"oauth.{names[0]}"))
@@ -307,16 +307,16 @@ def _parse_oauth(value: dict[str, Any]) -> OAuthConfig:
     flow = given.get("flow", "either")
     if flow not in ("either", "browser", "device"):
         raise WrongServer(f"oauth.flow must be browser or device, not {_shorten_value(flow)}")
-    described = text("clientMetadataUrl", "client_metadata_url")
+    described = read_first_text("clientMetadataUrl", "client_metadata_url")
     if described is not None and not re.match(r"https://[^/]+/.", described):
         raise WrongServer("oauth.clientMetadataUrl must be an https address with a path")
     return OAuthConfig(
         flow=flow,
         client_metadata_url=described,
-        client_id=text("clientId", "client_id"),
-        client_secret=text("clientSecret", "client_secret"),
-        scope=text("scope", "scopes"),
-        port=_parse_port(given.get("callbackPort"), text("redirectUri", "redirectUrl")),
+        client_id=read_first_text("clientId", "client_id"),
+        client_secret=read_first_text("clientSecret", "client_secret"),
+        scope=read_first_text("scope", "scopes"),
+        port=_parse_port(given.get("callbackPort"), read_first_text("redirectUri", "redirectUrl")),
     )
 
 
@@ -347,7 +347,7 @@ def _parse_names(value: dict[str, Any], names: tuple[str, ...]) -> tuple[str, ..
     return None if found is None else tuple(_parse_texts(value[found], found))
 
 
-def _is_off(name: str, file: dict[str, Any]) -> bool:
+def _is_turned_off(name: str, file: dict[str, Any]) -> bool:
     """Whether a file turns a server off outside its entry: pi has one list for that, Gemini CLI two."""
     around = file.get("mcp")
     lists = around if isinstance(around, dict) else {}

@@ -11,7 +11,7 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from pigeon.config.json_file import find_repeated_key, read_json
 from pigeon.config.paths import project_dirs
 from pigeon.mcp.server_config import ServerConfig, parse_server, parse_servers, replace_fields
-from pigeon.mcp.tool_names import plain_name
+from pigeon.mcp.tool_names import to_allowed_name
 from pigeon.wire.base import Json
 from pigeon.wire.commands.mcp import McpSource
 from pigeon.wire.errors import BadRecord
@@ -33,7 +33,7 @@ def project_files(cwd: str) -> list[str]:
 def read_servers(path: str, source: McpSource, report: Callable[[str], None]) -> list[ServerConfig]:
     """The servers of one file; empty if there is no file. Errors in it are reported with its path."""
 
-    def wrong(text: str) -> None:
+    def report_with_path(text: str) -> None:
         report(f"{path}: {text}")
 
     try:
@@ -42,14 +42,14 @@ def read_servers(path: str, source: McpSource, report: Callable[[str], None]) ->
     except FileNotFoundError:
         return []
     except OSError as error:
-        wrong(f"{error.strerror or error}; none of its tool servers is used")
+        report_with_path(f"{error.strerror or error}; none of its tool servers is used")
         return []
     except (BadRecord, ValueError, RecursionError) as error:
-        wrong(f"{error}; none of its tool servers is used")
+        report_with_path(f"{error}; none of its tool servers is used")
         return []
     if twice is not None:
-        wrong(f"{twice[:80]!r} appears twice, and only the last one is used")
-    return list(parse_servers(value, source, path, wrong))
+        report_with_path(f"{twice[:80]!r} appears twice, and only the last one is used")
+    return list(parse_servers(value, source, path, report_with_path))
 
 
 def merge_servers(layers: Iterable[Iterable[ServerConfig]]) -> list[ServerConfig]:
@@ -62,7 +62,7 @@ def merge_servers(layers: Iterable[Iterable[ServerConfig]]) -> list[ServerConfig
             found[config.name] = replace_fields(below, enabled=False) if only_off and below is not None else config
     taken: dict[str, str] = {}
     for name, config in found.items():
-        first = taken.setdefault(plain_name(name), name)
+        first = taken.setdefault(to_allowed_name(name), name)
         if first != name:
             text = f"is left out: its tools would be called like those of {first!r}. Give it another name"
             found[name] = replace_fields(config, problem=text)

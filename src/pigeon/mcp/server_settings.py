@@ -42,8 +42,8 @@ class ServerSettings:
     async def fill_in_config(self, config: ServerConfig) -> ServerConfig:
         """The server with all variables filled in; their values are masked from now on. Raises `WrongServer`."""
         parts = self._parts
-        around = self._surroundings()
-        for id, question in around.questions(config).items():
+        around = self._make_surroundings()
+        for id, question in around.find_needed_questions(config).items():
             unasked = parts.unattended
             answer = question.default if unasked else await self._questions.ask_input(config.name, question)
             if answer is None:
@@ -57,7 +57,7 @@ class ServerSettings:
         parts.learn([("url", filled.url), ("secret", filled.oauth.client_secret or "")])
         return filled
 
-    def link_config(self, config: ServerConfig, may_ask: bool) -> LinkConfig:
+    def make_link_config(self, config: ServerConfig, may_ask: bool) -> LinkConfig:
         """The server's configuration, which is filled in already, in the form that the connector expects."""
         parts = self._parts
         return LinkConfig(
@@ -68,7 +68,7 @@ class ServerSettings:
             start_seconds=config.start_seconds,
             version=parts.version,
             is_interactive=may_ask and not parts.unattended,
-            sign_in=self._link_sign_in(config),
+            sign_in=self._make_link_sign_in(config),
         )
 
     def read_sign_in(self, config: ServerConfig) -> StoredSignIn:
@@ -77,7 +77,7 @@ class ServerSettings:
 
     def store_sign_in(self, config: ServerConfig, stored: StoredSignIn) -> None:
         """Store the result of a sign-in for the server's address, in the background; it counts from now on."""
-        self._learn_tokens(stored)
+        self._register_secret_tokens(stored)
         self._unsaved[_KEPT + self._address_of(config)] = codec.to_plain(stored)
         if self._saving is None or self._saving.done():
             self._saving = asyncio.ensure_future(self._save_sign_ins())
@@ -96,14 +96,14 @@ class ServerSettings:
             if self._unsaved[name] is entry:
                 del self._unsaved[name]
 
-    def _surroundings(self) -> Surroundings:
+    def _make_surroundings(self) -> Surroundings:
         parts = self._parts
         return Surroundings(parts.variables, parts.cwd(), parts.home, self._answers, parts.is_secret)
 
     def _address_of(self, config: ServerConfig) -> str:
-        return self._surroundings().fill_in_config(config).url
+        return self._make_surroundings().fill_in_config(config).url
 
-    def _link_sign_in(self, config: ServerConfig) -> LinkSignIn | None:
+    def _make_link_sign_in(self, config: ServerConfig) -> LinkSignIn | None:
         oauth = config.oauth
         has_header = any(name.lower() == "authorization" for name in config.headers)
         if config.transport == "stdio" or has_header or not oauth.wanted:
@@ -125,10 +125,10 @@ class ServerSettings:
             stored = codec.convert(self._unsaved.get(name) or self._auth.read_all().get(name, {}), StoredSignIn)
         except BadRecord:
             return StoredSignIn()
-        self._learn_tokens(stored)
+        self._register_secret_tokens(stored)
         return stored
 
-    def _learn_tokens(self, stored: StoredSignIn) -> None:
+    def _register_secret_tokens(self, stored: StoredSignIn) -> None:
         tokens, client = stored.tokens or {}, stored.client or {}
         found = [tokens.get("access_token"), tokens.get("refresh_token"), client.get("client_secret")]
         self._parts.learn([("token", value) for value in found if isinstance(value, str)])

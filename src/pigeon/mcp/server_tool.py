@@ -72,11 +72,13 @@ class ServerTool(ArgumentTool):
         """Send the call to the server and return its result."""
         self._called(self.spec.name)
 
-        async def progress(text: str) -> None:
+        async def report_progress(text: str) -> None:
             await run.update(ToolOutcome(content=[TextContent(text=text)]))
 
         try:
-            answer = await self._server.send_request(CallTool(tool=self._tool, arguments=arguments), run, progress)
+            answer = await self._server.send_request(
+                CallTool(tool=self._tool, arguments=arguments), run, report_progress
+            )
         except Aborted:
             raise ToolFailed(f"The call of {self.spec.name} was aborted") from None
         outcome = outcome_of(answer, self._workplace(), self.spec.name)
@@ -118,7 +120,7 @@ def outcome_of(answer: ServerResult, place: Workplace, tool: str) -> ToolOutcome
     details: dict[str, Json] = {}
     if answer.structured is not None:
         details["structuredContent"] = answer.structured
-    blocks = _checked_blocks(answer.content)
+    blocks = _replace_invalid_images(answer.content)
     if shown.is_truncated:
         note, path = _store_full_text(whole, shown, place, tool)
         details["truncation"] = shown.to_record()
@@ -131,7 +133,7 @@ def outcome_of(answer: ServerResult, place: Workplace, tool: str) -> ToolOutcome
     return ToolOutcome(content=blocks or [TextContent(text=NOTHING)], details=details or ABSENT)
 
 
-def _checked_blocks(content: list[TextContent | ImageContent]) -> list[UserBlock]:
+def _replace_invalid_images(content: list[TextContent | ImageContent]) -> list[UserBlock]:
     """The blocks of a result; an invalid image becomes a text about that."""
     blocks: list[UserBlock] = []
     for block in content:

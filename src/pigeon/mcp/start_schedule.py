@@ -28,14 +28,14 @@ class StartSchedule:
         self._turns = asyncio.Semaphore(MOST_STARTING)
         self.has_begun = False
 
-    def begin_soon(self) -> None:
+    def schedule_connecting(self) -> None:
         """Connect all servers after a pause, unless that has begun; at once for a host that shows their progress."""
         if self._skips_pause:
             self._connect_all()
         elif not self.has_begun and self._pause is None:
             self._pause = asyncio.get_running_loop().call_later(START_PAUSE, self._connect_all)
 
-    def begin(self) -> None:
+    def end_pause_and_mark_begun(self) -> None:
         """Connect all servers: the pause is over."""
         self.end_pause()
         self.mark_begun()
@@ -49,7 +49,7 @@ class StartSchedule:
             self._pause.cancel()
             self._pause = None
 
-    def skip_pause(self) -> None:
+    def skip_startup_delay(self) -> None:
         """End the pause before servers are connected, and have none from now on."""
         self._skips_pause = True
         if self._pause is not None:
@@ -59,7 +59,7 @@ class StartSchedule:
         """Wait until fewer than `MOST_STARTING` others are starting; `release_turn` follows."""
         await self._turns.acquire()
 
-    async def release_turn(self, server: ToolServer) -> None:
+    async def release_turn_when_settled(self, server: ToolServer) -> None:
         """End the turn of a server when it is settled, or after `LONGEST_TURN`."""
         try:
             async with asyncio.timeout(LONGEST_TURN):

@@ -17,20 +17,20 @@ LONGEST = 64
 _MARK = 9
 
 
-def plain_name(name: str) -> str:
+def to_allowed_name(name: str) -> str:
     """A name with only the characters that providers accept."""
     return re.sub(r"[^A-Za-z0-9_-]", "_", name)
 
 
-def full_name(server: str, name: str) -> str:
+def make_full_name(server: str, name: str) -> str:
     """The name of a tool or prompt of a server."""
-    full = f"{PREFIX}{plain_name(server)}__{plain_name(name)}"
+    full = f"{PREFIX}{to_allowed_name(server)}__{to_allowed_name(name)}"
     return full if len(full) <= LONGEST else _cut_name(full, f"{server}\0{name}")
 
 
 def can_belong_to(server: str, full: str) -> bool:
     """Whether a full name can belong to this server, judging by its beginning."""
-    return full.startswith(f"{PREFIX}{plain_name(server)}__"[: LONGEST - _MARK])
+    return full.startswith(f"{PREFIX}{to_allowed_name(server)}__"[: LONGEST - _MARK])
 
 
 def make_distinct_names(server: str, names: list[str], others: Sequence[str] = ()) -> dict[str, str]:
@@ -39,13 +39,13 @@ def make_distinct_names(server: str, names: list[str], others: Sequence[str] = (
     A name that could belong to one of the `others` with a longer name, such as `mcp__a__b__c` for the server `a__b`, is
     theirs: no server gets calls, or falls under rules, that are meant for another one.
     """
-    longer = [other for other in others if len(plain_name(other)) > len(plain_name(server))]
+    longer = [other for other in others if len(to_allowed_name(other)) > len(to_allowed_name(server))]
     found: dict[str, str] = {}
     taken: set[str] = set()
     for name in names:
-        full = full_name(server, name)
+        full = make_full_name(server, name)
         if any(can_belong_to(other, full) for other in longer):
-            full = _cut_name(full_name(server, re.sub("__+", "_", plain_name(name))), f"{server}\0{name}")
+            full = _cut_name(make_full_name(server, re.sub("__+", "_", to_allowed_name(name))), f"{server}\0{name}")
         if full in taken:
             full = _cut_name(full, f"{server}\0{name}")
         if full not in taken:

@@ -89,7 +89,7 @@ class Surroundings:
             ),
         )
 
-    def questions(self, config: ServerConfig) -> dict[str, InputQuestion]:
+    def find_needed_questions(self, config: ServerConfig) -> dict[str, InputQuestion]:
         """The questions to a person before `fill_in_config`, by id."""
         texts = [config.command, *config.args, *config.env.values(), config.url, *config.headers.values()]
         oauth = config.oauth
@@ -100,7 +100,7 @@ class Surroundings:
     def _make_strict_filler(self, config: ServerConfig) -> Callable[[str, str], str]:
         guarded = config.source == "project"
 
-        def text(value: str, field: str) -> str:
+        def fill_in_text(value: str, field: str) -> str:
             if "$" not in value:
                 return value
             foreign = re.search(_FOREIGN, value)
@@ -108,7 +108,7 @@ class Surroundings:
                 raise WrongServer(f"{field} has {foreign[0][:80]}, which Pigeon cannot fill in")
             return re.sub(_REFERENCE, lambda found: self._find_value(found, field, guarded, config), value)
 
-        return text
+        return fill_in_text
 
     def _fill_leniently(self, value: str, field: str) -> str:
         """Fill in only variables that exist: other text of a host is literal."""

@@ -199,7 +199,7 @@ class AgentPermissions:
         call = question.call
         asked: list[str] = []
 
-        def request(id: str) -> SelectRequest:
+        def make_request_with_id(id: str) -> SelectRequest:
             asked.append(id)
             return SelectRequest(
                 id=id,
@@ -214,7 +214,7 @@ class AgentPermissions:
 
         outcome: PermissionOutcome = "aborted"
         try:
-            end = await self._session.dialogs.run_dialog(request, timeout_ms)
+            end = await self._session.dialogs.run_dialog(make_request_with_id, timeout_ms)
             if end.reason != "answered" or end.answer is None:
                 outcome = "disconnected" if end.reason == "answered" else end.reason
             elif end.answer.cancelled:

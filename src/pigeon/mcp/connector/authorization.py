@@ -41,7 +41,7 @@ class TokenKeeper(TokenStorage, Protocol):
         """Read the stored tokens again; returns whether they have changed."""
         ...
 
-    async def on_redirect(self, address: str) -> None:
+    async def keep_sign_in_address(self, address: str) -> None:
         """Called with the address to open in a browser."""
         ...
 
@@ -73,7 +73,7 @@ class ServerAuthorization(OAuthClientProvider):
             url,
             client,
             keeper,
-            keeper.on_redirect,
+            keeper.keep_sign_in_address,
             keeper.wait_for_callback,
             client_metadata_url=client_metadata_url,
         )

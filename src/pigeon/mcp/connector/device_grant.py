@@ -38,7 +38,7 @@ class DeviceCode(msgspec.Struct, frozen=True):
 
 def parse_device_code(response: httpx2.Response) -> DeviceCode:
     """The code from the answer of the authorization server; raises `SignInNeeded` if it has none."""
-    given = _members(response)
+    given = _parse_json_object(response)
     if response.status_code != 200:
         raise SignInNeeded(f"the authorization server gave no sign-in code: {error_text(response)}")
     # Some servers still use the name of an early draft.
@@ -93,7 +93,7 @@ async def wait_for_token(
                 continue
             if response.status_code in (200, 201):
                 return response
-            error = _members(response).get("error")
+            error = _parse_json_object(response).get("error")
             if error == "slow_down":
                 interval = min(interval + SLOWER, LONGEST_INTERVAL)
             elif error == "expired_token":
@@ -111,13 +111,13 @@ _EXPIRED = "the sign-in code expired before it was entered"
 
 def error_text(response: httpx2.Response) -> str:
     """The error that an authorization server reports; the rest of its answer may contain a token."""
-    given = _members(response)
+    given = _parse_json_object(response)
     said = given.get("error_description") or given.get("error")
     status = f"{response.status_code} {response.reason_phrase}".strip()
     return f"{status}: {said[:300]}" if isinstance(said, str) else status
 
 
-def _members(response: httpx2.Response) -> dict[str, Any]:
+def _parse_json_object(response: httpx2.Response) -> dict[str, Any]:
     """The members of a JSON object; empty if the response is anything else."""
     try:
         given = msgspec.json.decode(response.content)

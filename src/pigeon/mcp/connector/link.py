@@ -52,16 +52,16 @@ from pigeon.mcp.connector.records import (
     StoredSignIn,
 )
 from pigeon.mcp.connector.results import (
-    offered_prompts,
-    offered_resources,
-    offered_tools,
     result_of_call,
     result_of_prompt,
     result_of_reading,
+    to_offered_prompts,
+    to_offered_resources,
+    to_offered_tools,
 )
 from pigeon.mcp.connector.sign_in import SignIn
 from pigeon.mcp.connector.trimming import MOST_OFFERED, MOST_TOOLS, strip_hidden_chars
-from pigeon.mcp.connector.web import WebStatus, web_streams
+from pigeon.mcp.connector.web import WebStatus, open_web_streams
 from pigeon.wire.commands.mcp import McpStep, McpTransport
 
 MOST_PAGES = 200
@@ -111,7 +111,7 @@ class ServerLink:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        self._task = asyncio.ensure_future(self._run())
+        self._task = asyncio.ensure_future(self._run_until_closed())
 
     async def close(self) -> None:
         """Disconnect; nothing more is reported."""
@@ -130,7 +130,7 @@ class ServerLink:
         """The configured transport, unless the server has refused it."""
         return "sse" if self._refusal else self._config.transport
 
-    async def _run(self) -> None:
+    async def _run_until_closed(self) -> None:
         try:
             self._deadline.start()
             await self._connect_either_transport()
@@ -161,10 +161,10 @@ class ServerLink:
             )
 
     def _make_sign_in(self, config: LinkSignIn, ask: Ask) -> SignIn:
-        def store(stored: StoredSignIn) -> None:
+        def report_stored_sign_in(stored: StoredSignIn) -> None:
             self._report(SignInChanged(server=self._key, stored=stored))
 
-        async def read() -> StoredSignIn:
+        async def fetch_stored_sign_in() -> StoredSignIn:
             stored = await ask(self._key, StoredQuestion())
             return stored if isinstance(stored, StoredSignIn) else StoredSignIn()
 
@@ -176,7 +176,7 @@ class ServerLink:
                 if self._step != "connected":
                     self._deadline.start()
 
-        sign_in = SignIn(self._config.url, config, store, read)
+        sign_in = SignIn(self._config.url, config, report_stored_sign_in, fetch_stored_sign_in)
         if self._config.is_interactive:
             sign_in.set_asker(ask_to_sign_in)
         return sign_in
@@ -196,7 +196,7 @@ class ServerLink:
 
     async def _run_connection(self) -> None:
         async with (
-            self._streams() as (incoming, outgoing),
+            self._open_streams() as (incoming, outgoing),
             ClientSession(
                 incoming,
                 outgoing,
@@ -220,15 +220,17 @@ class ServerLink:
             await self._reload_stale_lists()
 
     @asynccontextmanager
-    async def _streams(self) -> AsyncIterator[Streams]:
+    async def _open_streams(self) -> AsyncIterator[Streams]:
         if self._pipes is not None:
             self._lost = self._pipes.lost
-            async with self._pipes.streams() as streams:
+            async with self._pipes.open_streams() as streams:
                 yield streams
             return
         config = self._config
         auth = None if self._sign_in is None else self._sign_in.provider
-        async with web_streams(self._transport, config.url, config.headers, auth, self._web, self._lost) as streams:
+        async with open_web_streams(
+            self._transport, config.url, config.headers, auth, self._web, self._lost
+        ) as streams:
             yield streams
 
     async def _do_handshake(self, session: ClientSession) -> None:
@@ -269,17 +271,17 @@ class ServerLink:
         if "tools" in kinds:
             cut: list[str] = []
             listed = await self._load_pages(session.list_tools, "tools", MOST_TOOLS, cut) if able and able.tools else []
-            tools, notes = offered_tools(listed)
+            tools, notes = to_offered_tools(listed)
             notes += cut
         if "prompts" in kinds:
             listed = await self._load_pages(session.list_prompts, "prompts") if able and able.prompts else []
-            prompts = offered_prompts(listed)
+            prompts = to_offered_prompts(listed)
         if "resources" in kinds:
             listed, templates = [], []
             if able and able.resources:
                 listed = await self._load_pages(session.list_resources, "resources")
                 templates = await self._load_pages(session.list_resource_templates, "resource_templates", optional=True)
-            resources = offered_resources(listed, templates)
+            resources = to_offered_resources(listed, templates)
         self._report(ServerListed(server=self._key, tools=tools, prompts=prompts, resources=resources, notes=notes))
 
     async def _load_pages(
@@ -353,13 +355,13 @@ class ServerLink:
 
     def ask_server(self, id: int, request: ServerRequest, seconds: float) -> None:
         """Send a request to the server; the agent gets exactly one `CallEnded` or `CallFailed`."""
-        self._calls.start(id, self._answer_call(id, request, seconds))
+        self._calls.start(id, self._run_and_report_call(id, request, seconds))
 
     def cancel(self, id: int) -> None:
         """Cancel a call of the agent, which also notifies the server."""
         self._calls.cancel(id)
 
-    async def _answer_call(self, id: int, request: ServerRequest, seconds: float) -> None:
+    async def _run_and_report_call(self, id: int, request: ServerRequest, seconds: float) -> None:
         answer: CallEnded | CallFailed = CallFailed(id=id, text="the call was given up")
         try:
             answer = await self._fetch_answer(id, request, seconds)
@@ -469,7 +471,7 @@ class ServerLink:
         }
         kind = kinds.get(type(getattr(message, "root", message)))
         if kind is not None:
-            self._stale.add(kind)
+            self._stale.mark_stale(kind)
 
     # The end of the connection
 

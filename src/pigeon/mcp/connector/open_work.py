@@ -121,7 +121,7 @@ class StaleLists:
         self._kinds: set[str] = set()
         self._changed = asyncio.Event()
 
-    def add(self, kind: str) -> None:
+    def mark_stale(self, kind: str) -> None:
         """Note that a list has changed."""
         self._kinds.add(kind)
         self._changed.set()

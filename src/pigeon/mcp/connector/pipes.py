@@ -57,7 +57,7 @@ class Thinning:
         self._second = 0
         self._count = 0
 
-    def try_pass(self, method: str) -> bool:
+    def count_and_check_allowed(self, method: str) -> bool:
         """Counts a notification; returns False if its method is not used, or too many came this second."""
         if method not in HEARD and not method.startswith("notifications/subscriptions"):
             return False
@@ -84,7 +84,7 @@ class RequestPace:
         self._left = float(MOST_REQUESTS_PER_SECOND)
         self._since = time.monotonic()
 
-    def count_request(self) -> float:
+    def count_and_get_pause(self) -> float:
         """Count a request; returns how long to wait before the next message is read."""
         now = time.monotonic()
         self._left = min(self._left + (now - self._since) * MOST_REQUESTS_PER_SECOND, MOST_REQUESTS_PER_SECOND) - 1
@@ -112,7 +112,7 @@ class ServerPipes:
         return "\n".join(self._errors).strip()
 
     @asynccontextmanager
-    async def streams(self) -> AsyncIterator[Streams]:
+    async def open_streams(self) -> AsyncIterator[Streams]:
         """Messages from and to the server; the pipes are closed when the context ends."""
         loop = asyncio.get_running_loop()
         stdin, stdout, stderr = self._descriptors
@@ -129,7 +129,7 @@ class ServerPipes:
             into, flow = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, os.fdopen(stdin, "wb", 0))
             pipes.append(into)
             tasks = [
-                asyncio.ensure_future(self._read(output, to_us)),
+                asyncio.ensure_future(self._forward_messages(output, to_us)),
                 asyncio.ensure_future(self._read_stderr(errors)),
                 asyncio.ensure_future(self._write(asyncio.StreamWriter(into, flow, None, loop), to_server)),
             ]
@@ -142,14 +142,14 @@ class ServerPipes:
             for stream in (to_us, incoming, outgoing, to_server):
                 stream.close()
 
-    async def _read(self, output: asyncio.StreamReader, to_us: Any) -> None:
+    async def _forward_messages(self, output: asyncio.StreamReader, to_us: Any) -> None:
         try:
-            async for line in self._lines(output):
+            async for line in self._read_lines(output):
                 message = self._parse_message(line)
                 if message is not None:
                     await to_us.send(message)
                     if isinstance(message.message, types.JSONRPCRequest):
-                        await asyncio.sleep(self._pace.count_request())
+                        await asyncio.sleep(self._pace.count_and_get_pause())
                 if self._garbage > MOST_GARBAGE:
                     self.why_lost = f"it writes something other than messages to stdout, such as {self.first_garbage!r}"
                     return
@@ -160,7 +160,7 @@ class ServerPipes:
             with suppress(anyio.ClosedResourceError):
                 to_us.close()
 
-    async def _lines(self, output: asyncio.StreamReader) -> AsyncIterator[bytes]:
+    async def _read_lines(self, output: asyncio.StreamReader) -> AsyncIterator[bytes]:
         held = bytearray()
         dropping = False
         while chunk := await output.read(CHUNK):
@@ -183,7 +183,11 @@ class ServerPipes:
             return None
         try:
             head = msgspec.json.decode(line, type=_Head)
-            if head.method is not None and head.id is msgspec.UNSET and not self._thinning.try_pass(head.method):
+            if (
+                head.method is not None
+                and head.id is msgspec.UNSET
+                and not self._thinning.count_and_check_allowed(head.method)
+            ):
                 return None
             message = types.jsonrpc_message_adapter.validate_python(msgspec.json.decode(line), by_name=False)
             return SessionMessage(trim_message(message))

@@ -22,7 +22,7 @@ LARGEST_SCHEMA = 64 * 1024
 Block = TextContent | ImageContent
 
 
-def offered_tools(tools: Iterable[types.Tool]) -> tuple[list[OfferedTool], list[str]]:
+def to_offered_tools(tools: Iterable[types.Tool]) -> tuple[list[OfferedTool], list[str]]:
     """The tools that can be used, and notes about those that were left out."""
     found: dict[str, OfferedTool] = {}
     notes: list[str] = []
@@ -49,7 +49,7 @@ def offered_tools(tools: Iterable[types.Tool]) -> tuple[list[OfferedTool], list[
     return list(found.values()), notes[:20]
 
 
-def offered_prompts(prompts: Iterable[types.Prompt]) -> list[OfferedPrompt]:
+def to_offered_prompts(prompts: Iterable[types.Prompt]) -> list[OfferedPrompt]:
     """Prompts with the names of their arguments."""
     return [
         OfferedPrompt(
@@ -65,7 +65,7 @@ def offered_prompts(prompts: Iterable[types.Prompt]) -> list[OfferedPrompt]:
     ]
 
 
-def offered_resources(
+def to_offered_resources(
     resources: Iterable[types.Resource], templates: Iterable[types.ResourceTemplate]
 ) -> list[OfferedResource]:
     """The resources that can be read, then the templates for the addresses of others."""

@@ -160,7 +160,7 @@ class SignIn:
             self._port = self._listener.getsockname()[1]
         return f"http://127.0.0.1:{self._port}{CALLBACK}"
 
-    async def on_redirect(self, address: str) -> None:
+    async def keep_sign_in_address(self, address: str) -> None:
         """Called with the address to open in a browser."""
         if self._ask is None:
             raise SignInNeeded("a sign-in is needed")

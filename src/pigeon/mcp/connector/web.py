@@ -95,43 +95,43 @@ def make_http_client(
 
 
 @asynccontextmanager
-async def web_streams(
+async def open_web_streams(
     kind: str, url: str, headers: dict[str, str], auth: httpx2.Auth | None, status: WebStatus, lost: asyncio.Event
 ) -> AsyncIterator[Streams]:
     """Messages from and to the server; `lost` is set when nothing more can come."""
 
-    def client(
+    def make_client(
         headers: dict[str, str] | None = None, timeout: httpx2.Timeout | None = None, auth: httpx2.Auth | None = None
     ) -> httpx2.AsyncClient:
         return make_http_client(status, headers, auth, SILENCE_SECONDS)
 
     async with AsyncExitStack() as stack:
         if kind == "sse":
-            opened = sse_client(url, headers, httpx_client_factory=client, auth=auth)
+            opened = sse_client(url, headers, httpx_client_factory=make_client, auth=auth)
         else:
-            http = await stack.enter_async_context(client(headers, auth=auth))
+            http = await stack.enter_async_context(make_client(headers, auth=auth))
             opened = streamable_http_client(url, http_client=http, max_sse_event_size=LARGEST_MESSAGE)
         streams = await stack.enter_async_context(opened)
-        yield await stack.enter_async_context(_filtered_streams(streams, lost))
+        yield await stack.enter_async_context(_open_filtered_streams(streams, lost))
 
 
 @asynccontextmanager
-async def _filtered_streams(streams: Streams, lost: asyncio.Event) -> AsyncIterator[Streams]:
+async def _open_filtered_streams(streams: Streams, lost: asyncio.Event) -> AsyncIterator[Streams]:
     """The same streams without unused notifications; `lost` is set at their end."""
     incoming, outgoing = streams
     to_us, thinned = anyio.create_memory_object_stream[Any](0)
     thinning, pace = Thinning(), RequestPace()
 
-    async def pump() -> None:
+    async def forward_messages() -> None:
         try:
             async for item in incoming:
                 message = getattr(item, "message", None)
-                if isinstance(message, JSONRPCNotification) and not thinning.try_pass(message.method):
+                if isinstance(message, JSONRPCNotification) and not thinning.count_and_check_allowed(message.method):
                     continue
                 trim_message(message)
                 await to_us.send(item)
                 if isinstance(message, JSONRPCRequest):
-                    await asyncio.sleep(pace.count_request())
+                    await asyncio.sleep(pace.count_and_get_pause())
         except (anyio.ClosedResourceError, anyio.BrokenResourceError):
             return
         finally:
@@ -139,7 +139,7 @@ async def _filtered_streams(streams: Streams, lost: asyncio.Event) -> AsyncItera
             with suppress(anyio.ClosedResourceError):
                 to_us.close()
 
-    task = asyncio.ensure_future(pump())
+    task = asyncio.ensure_future(forward_messages())
     try:
         yield thinned, outgoing
     finally:
