@@ -54,7 +54,7 @@ def is_covered(script: ShellScript, patterns: Sequence[str]) -> bool:
 
 
 def _is_command_covered(words: list[ShellWord], patterns: Sequence[str], prefixes: int = 0) -> bool:
-    first, text = words[0], _piece_of(words)
+    first, text = words[0], _text_for_allow_rules(words)
     if ASSIGNMENT.match(first.raw):
         return any(_are_assignments_covered(words, pattern) for pattern in patterns)
     if first.raw == "[":
@@ -63,7 +63,7 @@ def _is_command_covered(words: list[ShellWord], patterns: Sequence[str], prefixe
     if not first.is_exact or not _PROGRAM.fullmatch(name) or ".." in name.split("/"):
         return False
     if name in SETTING_VARIABLES:
-        variables = _deciding_variables(words)
+        variables = _find_influential_variables(words)
         return variables is not None and _is_allowed(patterns, text, name, variables)
     inner = _command_behind_prefix(words) if prefixes < MOST_PREFIXES else None
     if inner is not None and _is_command_covered(inner, patterns, prefixes + 1):
@@ -97,12 +97,12 @@ def _are_assignments_covered(words: list[ShellWord], pattern: str) -> bool:
         if assigned is None:
             return _is_command_covered(words[at:], [pattern], 1)
         wanted, _, pattern = pattern.partition(" ")
-        if not wanted.startswith(assigned[0]) or not text_matcher(wanted, classes=False)(_piece_of([word])):
+        if not wanted.startswith(assigned[0]) or not text_matcher(wanted, classes=False)(_text_for_allow_rules([word])):
             return False
     return not pattern
 
 
-def _deciding_variables(words: list[ShellWord]) -> list[str] | None:
+def _find_influential_variables(words: list[ShellWord]) -> list[str] | None:
     """The variables set by a command that may affect what programs do; None if it is uncertain which are set."""
     found = []
     for word in words[1:2] if words[0].value == "for" else words[1:]:
@@ -134,7 +134,7 @@ def _is_harmless_test(words: list[ShellWord]) -> bool:
     return single and (len(given) == 1 or (len(given) == 3 and given[1].is_exact and given[1].value in _COMPARING))
 
 
-def _piece_of(words: list[ShellWord]) -> str:
+def _text_for_allow_rules(words: list[ShellWord]) -> str:
     """A command in the form for allowing rules: simple words without quotes, others as written."""
     return " ".join(word.value if word.is_exact and _ARGUMENT.fullmatch(word.value) else word.raw for word in words)
 

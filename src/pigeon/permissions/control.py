@@ -147,9 +147,9 @@ class AgentPermissions:
         layers = self._layers or PermissionLayers()
         self._use_layers(replace(layers, host=replace(layers.host, mode=mode)))
 
-    def session_allowances(self) -> list[SessionAllowance]:
+    def list_session_allowances(self) -> list[SessionAllowance]:
         """The allowances of the open session."""
-        return self._kept if self._asking is None else self._asking.session_allowances()
+        return self._kept if self._asking is None else self._asking.list_session_allowances()
 
     def restore_allowances(self, calls: Sequence[SessionAllowance]) -> None:
         """Restore what an earlier process was allowed in the open session, unless rules now deny it."""
@@ -162,7 +162,7 @@ class AgentPermissions:
         from pigeon.permissions.gate import describe_permissions
         from pigeon.permissions.rules import PermissionLayers
 
-        return describe_permissions(self._layers or PermissionLayers(), self.session_allowances())
+        return describe_permissions(self._layers or PermissionLayers(), self.list_session_allowances())
 
     def make_concealment_test(self, tool: str) -> Callable[[str], bool]:
         """A test for real paths that a search of the working directory by this tool must not show under the current
@@ -183,7 +183,7 @@ class AgentPermissions:
                 layers,
                 self._make_protected_places(),
                 self._ask,
-                self._paths,
+                self._make_path_resolver,
                 self._session_id,
                 self._asked_for.unattended,
             )
@@ -235,7 +235,7 @@ class AgentPermissions:
             own.append(environment.absolute_path(rules))
         return ProtectedPlaces(own, environment.homes, environment.variables)
 
-    def _paths(self) -> PathResolver:
+    def _make_path_resolver(self) -> PathResolver:
         return PathResolver(self._session.transcript.journal.cwd, self._environment.home)
 
     def _session_id(self) -> str:

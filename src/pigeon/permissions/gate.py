@@ -112,7 +112,7 @@ class PermissionGate:
     def use_rules(self, rules: PermissionLayers) -> None:
         self._rules = rules
 
-    def session_allowances(self) -> list[SessionAllowance]:
+    def list_session_allowances(self) -> list[SessionAllowance]:
         """The allowances of the open session."""
         session = self._session()
         return [
@@ -158,10 +158,12 @@ class PermissionGate:
         """The ruling, if no rule denies the call and no protected place prevents it; else raises `CallDenied`."""
         said = ruling_of(self._rules, tool, subject, paths)
         if said.verdict == "deny":
-            raise self._denial(tool, await _format_subject(subject, paths), f"denied by {_describe_rule(said.rule)}")
-        return await self._ruling_of_protected(tool, subject, paths, said)
+            raise self._make_denial(
+                tool, await _format_subject(subject, paths), f"denied by {_describe_rule(said.rule)}"
+            )
+        return await self._check_protected_places(tool, subject, paths, said)
 
-    async def _ruling_of_protected(self, tool: str, subject: Subject, paths: PathResolver, said: Ruling) -> Ruling:
+    async def _check_protected_places(self, tool: str, subject: Subject, paths: PathResolver, said: Ruling) -> Ruling:
         """The ruling about a call that writes: `said`, unless anything that it writes is protected."""
         if isinstance(subject, PathSubject) and subject.access == "write":
             places: list[PlacedPath] | None = [PlacedPath(subject.path.names, subject.path.place)]
@@ -177,7 +179,7 @@ class PermissionGate:
         for place, parts in found:
             naming = ruling_of_named_parts(self._rules, writing, place, parts, paths)
             if naming.verdict == "deny":
-                raise self._denial(
+                raise self._make_denial(
                     tool, await _format_subject(subject, paths), _explain_protection(writing, place, parts, paths)
                 )
         # A rule that names the place and asks has been applied already: `said` covers all rules of all sources.
@@ -186,7 +188,7 @@ class PermissionGate:
     async def _require_approval(self, prepared: PreparedCall, key: AllowedCall, shown: str, rule: str | None) -> None:
         tool, timeout_ms = key.tool, self._rules.timeout_ms
         if self._unattended:
-            raise self._denial(tool, shown, f"{NOBODY}, and {_describe_rule(rule)} asks")
+            raise self._make_denial(tool, shown, f"{NOBODY}, and {_describe_rule(rule)} asks")
         try:
             diff = await prepared.preview()
             diff = None if diff is None else await asyncio.to_thread(make_visible, diff)
@@ -200,15 +202,15 @@ class PermissionGate:
         except (Aborted, asyncio.CancelledError):
             raise
         except Exception as error:
-            raise self._denial(tool, shown, f"the user could not be asked ({type(error).__name__})") from error
+            raise self._make_denial(tool, shown, f"the user could not be asked ({type(error).__name__})") from error
         if outcome == "session":
             if len(self._allowed) < MOST_REMEMBERED:
                 self._allowed[key] = None
         elif outcome != "once":
             reason = REASONS.get(outcome, REASONS["denied"])
-            raise self._denial(tool, shown, f"{reason}, asked because of {_describe_rule(rule)}")
+            raise self._make_denial(tool, shown, f"{reason}, asked because of {_describe_rule(rule)}")
 
-    def _denial(self, tool: str, shown: str, why: str) -> CallDenied:
+    def _make_denial(self, tool: str, shown: str, why: str) -> CallDenied:
         what, instead = f"{tool}: {shown}" if shown else tool, GO_ON if self._unattended else ASK
         return CallDenied(f"Permission denied for {what}\n({why}). It was not run. {instead}")
 

@@ -59,7 +59,7 @@ def scripts_in(script: ShellScript, defined: Collection[str]) -> Iterator[str]:
         runners = script.commands  # any text may be run
     for words in runners:
         yield from _texts_handed_over(words)
-    if any(_runs_input(words) for words in script.commands):
+    if any(_runs_its_stdin(words) for words in script.commands):
         for text in (*script.documents, *_texts_printed(script)):
             yield text
             yield _OTHER_SEPARATORS.sub(" ", unescape_ansi(text))  # `xargs -d,`
@@ -91,7 +91,7 @@ def _texts_printed(script: ShellScript) -> Iterator[str]:
             yield from (word.value for word in words[1:] if _SCRIPT.search(word.value))
 
 
-def _runs_input(words: list[ShellWord]) -> bool:
+def _runs_its_stdin(words: list[ShellWord]) -> bool:
     named = any(os.path.basename(word.value) in READING_COMMANDS for word in words)
     return named or without_assignments(words)[0].expands
 
@@ -114,12 +114,12 @@ def _expand_braces(words: list[ShellWord]) -> str | None:
     """A command with its braces expanded; None if that results in too many words."""
     opaque: list[str] = []
 
-    def hide(found: re.Match[str]) -> str:
+    def hide_opaque_part(found: re.Match[str]) -> str:
         opaque.append(found[0])  # quoted text has no braces
         return f"\0{len(opaque) - 1}\0"
 
     done: list[str] = []
-    waiting = [_OPAQUE.sub(hide, word.raw.replace("\0", "")) for word in reversed(words)]
+    waiting = [_OPAQUE.sub(hide_opaque_part, word.raw.replace("\0", "")) for word in reversed(words)]
     most, size = MOST_ALTERNATIVES + len(words), 0
     while waiting:
         text = waiting.pop()

@@ -68,7 +68,7 @@ class PossibleCommands:
         self._defined = {name for script in scripts for name in names_defined_in(script)}
         command = command.replace("\0", " ")
         self._add_text(_SPACES.sub(" ", command).strip())
-        if not has_one_reading(command):
+        if not is_plain_command(command):
             for piece in dict.fromkeys(_CUTS.sub("\0", command).split("\0")):
                 self._add_words(piece.split())
                 self._add_words(piece.translate(_QUOTES).split())
@@ -148,7 +148,7 @@ class PossibleCommands:
         self._add_text(" ".join((name, *rest)))
         if sys.platform == "darwin":  # names of programs are not case-sensitive there
             self._add_text(" ".join((name.lower(), *rest)))
-        if rest and (runs_words or _may_run_words(words[first], name, self._defined)):
+        if rest and (runs_words or _may_run_following_words(words[first], name, self._defined)):
             self._add_arguments_run_later(name, rest)
 
     def _add_arguments_run_later(self, name: str, words: Sequence[str]) -> None:
@@ -161,7 +161,7 @@ class PossibleCommands:
                 self._behind[f"{behind} {{}}"] = None  # words that `xargs` adds
 
 
-def has_one_reading(command: str) -> bool:
+def is_plain_command(command: str) -> bool:
     """Whether a command consists of plain words and runs no other command."""
     simple = _ONE_READING.fullmatch(command)
     return simple is not None and simple[1] not in RUNNERS and simple[1] not in KEYWORDS
@@ -176,7 +176,7 @@ def _precedes_command(word: str) -> bool:
     return word in KEYWORDS or ASSIGNMENT.match(word) is not None
 
 
-def _may_run_words(word: str, name: str, defined: Collection[str]) -> bool:
+def _may_run_following_words(word: str, name: str, defined: Collection[str]) -> bool:
     return name in RUNNERS or word in defined or word[0] in "-$" or "$" in word
 
 

@@ -84,22 +84,22 @@ class ProtectedPlaces:
 
     def find_protected(self, files: Iterable[PlacedPath], cwd: str) -> list[tuple[PlacedPath, Sequence[ProtectedPart]]]:
         """The protected ones among these files, each with the reasons; reads the disk, so not in the event loop."""
-        known = [*self._roots(), *_repository_roots(cwd, self._homes[0])]
-        protected = ((file, self._parts((*file.names, file.place), known)) for file in files)
+        known = [*self._list_protected_roots(), *_repository_roots(cwd, self._homes[0])]
+        protected = ((file, self._find_protecting_parts((*file.names, file.place), known)) for file in files)
         return [(file, parts) for file, parts in protected if parts]
 
-    def _parts(self, places: Iterable[str], known: Sequence[Root]) -> tuple[ProtectedPart, ...]:
+    def _find_protecting_parts(self, places: Iterable[str], known: Sequence[Root]) -> tuple[ProtectedPart, ...]:
         found: dict[ProtectedPart, None] = {}
         for place in dict.fromkeys(places):
-            found.update(dict.fromkeys(_parts_anywhere(place)))
-            inside, linked = _folded_names(place), _identity(place)
+            found.update(dict.fromkeys(_find_parts_by_name(place)))
+            inside, linked = _folded_names(place), _multilink_identity_of(place)
             for path, part in (*known, *_repository_roots(place, self._homes[0])):
                 root = _folded_names(path)
-                if inside[: len(root)] == root or (linked is not None and linked in _identities(path)):
+                if inside[: len(root)] == root or (linked is not None and linked in _list_multilink_identities(path)):
                     found[part] = None
         return tuple(found)
 
-    def _roots(self) -> Iterator[Root]:
+    def _list_protected_roots(self) -> Iterator[Root]:
         home = self._homes[0]
         for path in self._own:
             below = path[len(home) + 1 :] if path.startswith(home.rstrip("/") + "/") else None
@@ -110,9 +110,9 @@ class ProtectedPlaces:
                 yield from _roots_of(os.path.join(home, name), ProtectedPart(f"~/{name}", _folded_names(name)))
         for path in _OF_SYSTEM.split():
             yield from _roots_of(path, ProtectedPart(path, _folded_names(path)))
-        yield from self._variable_roots()
+        yield from self._list_roots_from_variables()
 
-    def _variable_roots(self) -> Iterator[Root]:
+    def _list_roots_from_variables(self) -> Iterator[Root]:
         home = self._homes[0]
         for variable in _NAMING:
             if given := self._variables.get(variable):
@@ -141,7 +141,7 @@ def ruling_of_named_parts(
     return Ruling("deny")
 
 
-def _parts_anywhere(place: str) -> Iterator[ProtectedPart]:
+def _find_parts_by_name(place: str) -> Iterator[ProtectedPart]:
     words = _folded_names(place)
     for index, word in enumerate(words):
         bare = word.endswith(".git") and not _IN_BARE.isdisjoint(words[index + 1 : index + 2])
@@ -196,7 +196,7 @@ def _roots_of(path: str, part: ProtectedPart) -> Iterator[Root]:
             yield real, part
 
 
-def _identity(path: str) -> tuple[int, int] | None:
+def _multilink_identity_of(path: str) -> tuple[int, int] | None:
     """The identity of a file with several names; None if it has one name or does not exist."""
     with suppress(OSError, ValueError):
         found = os.lstat(path)
@@ -205,12 +205,12 @@ def _identity(path: str) -> tuple[int, int] | None:
     return None
 
 
-def _identities(path: str) -> Iterator[tuple[int, int] | None]:
+def _list_multilink_identities(path: str) -> Iterator[tuple[int, int] | None]:
     """The identities of a protected file, or of the files in a protected folder."""
-    yield _identity(path)
+    yield _multilink_identity_of(path)
     with suppress(OSError, ValueError), os.scandir(path) as entries:
         for entry in islice(entries, _MOST_LINKED):
-            yield _identity(entry.path)
+            yield _multilink_identity_of(entry.path)
 
 
 def _folded_names(path: str) -> tuple[str, ...]:

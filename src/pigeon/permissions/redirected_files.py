@@ -45,12 +45,12 @@ class RedirectedFiles:
             if redirection.operator in wanted and redirection.target.value not in _NO_FILES
         }
         folders = self._find_folders() if targets else []
-        if folders is None or any(_may_be_any(target) for target, _ in targets.values()):
+        if folders is None or any(_can_expand_by_glob(target) for target, _ in targets.values()):
             return None
         found: dict[str, None] = {}
         left = MOST_FILES // len(folders or (self._cwd,))
         for target, script in targets.values():
-            possible = chain(self._names_of(target, script), self._guess_names(target, script))
+            possible = chain(self._possible_paths_of(target, script), self._guess_names(target, script))
             names = list(islice(possible, left + 1))
             left -= len(names)
             if left < 0:
@@ -96,13 +96,13 @@ class RedirectedFiles:
                 if at is None or not all(_precedes_builtin(word) for word in words[:at]):
                     continue
                 target = words[-1]
-                if _may_be_any(target):
+                if _can_expand_by_glob(target):
                     return None
                 names = [self._home, script.variables.get("HOME", self._home)]
                 if target.value == "-":
                     names = [script.variables.get("OLDPWD", self._cwd)]
                 elif len(words) > at + 1:
-                    names = self._names_of(target, script)
+                    names = self._possible_paths_of(target, script)
                     names += [os.path.join(entry, name) for entry in search for name in names]
                 below = (os.path.join(folder, name) for folder in tuple(folders) for name in names)
                 folders.update(dict.fromkeys(map(os.path.normpath, below)))
@@ -110,7 +110,7 @@ class RedirectedFiles:
                     return None
         return list(folders)
 
-    def _names_of(self, word: ShellWord, script: ShellScript) -> list[str]:
+    def _possible_paths_of(self, word: ShellWord, script: ShellScript) -> list[str]:
         """The paths that a word may name; relative if they depend on the current folder at that time."""
         value, tilde, cwd = word.value, _TILDE.match(word.raw), self._cwd.rstrip("/")
         if tilde is not None:
@@ -134,6 +134,6 @@ def _precedes_builtin(word: ShellWord) -> bool:
     return ASSIGNMENT.match(word.raw) is not None or word.value in ("command", "builtin", "--", "-p")
 
 
-def _may_be_any(word: ShellWord) -> bool:
+def _can_expand_by_glob(word: ShellWord) -> bool:
     """Whether the shell may expand it to other names, depending on existing files."""
     return word.globs and any(sign in word.raw for sign in "*?[{")

@@ -202,7 +202,7 @@ def ruling_of(rules: PermissionLayers, tool: str, subject: Subject, paths: PathR
     return _ruling_of_layers(rules, tool, _CalledWith(tool, subject, paths).find_first)
 
 
-def _read_command(command: str, paths: PathResolver) -> ShellCommand:
+def _make_shell_command(command: str, paths: PathResolver) -> ShellCommand:
     from pigeon.permissions.shell_commands import ShellCommand  # compiles much, and is only needed for commands
 
     return ShellCommand(command, {"HOME": paths.home, "PWD": paths.cwd, "OLDPWD": paths.cwd})
@@ -210,7 +210,7 @@ def _read_command(command: str, paths: PathResolver) -> ShellCommand:
 
 def find_redirected_files(command: str, paths: PathResolver) -> list[PlacedPath] | None:
     """The files that the redirections of a command write, as far as that can be seen; None if there are too many."""
-    read = _read_command(command, paths)
+    read = _make_shell_command(command, paths)
     files = None if read.has_overflowed else read.find_files(paths.cwd, paths.home, "write")
     if files is None or len(files) > MOST_WRITTEN:
         return None
@@ -394,7 +394,7 @@ class _CalledWith:
             return (
                 bool(texts.all)
                 and not texts.too_many
-                and all(self._allows(rule.pattern, name, text) for name, text in texts.all)
+                and all(self._certainly_matches(rule.pattern, name, text) for name, text in texts.all)
             )
         return (
             texts.has_match(rule.pattern)
@@ -418,23 +418,23 @@ class _CalledWith:
                     return True
         return False
 
-    def _allows(self, pattern: str, name: str, text: str) -> bool:
+    def _certainly_matches(self, pattern: str, name: str, text: str) -> bool:
         matches = text_matcher(unicodedata.normalize("NFC", pattern), classes=False)
         if not matches(text) or (".." in text.split("/") and not matches(os.path.normpath(text))):
             return False
-        return not self._is_command(name) or self._is_covered([pattern], text)
+        return not self._is_command_argument(name) or self._is_covered([pattern], text)
 
     def _may_match(self, pattern: str, name: str, text: str) -> bool:
         """Whether a pattern may match an argument of an unknown tool, which may be a command or a path."""
         read = self._parse_command(text)
-        if (self._is_command(name) and read.has_overflowed) or read.can_run(pattern):
+        if (self._is_command_argument(name) and read.has_overflowed) or read.can_run(pattern):
             return True
         if len(text) > LONGEST_PATH:
             return False
         places = map(self._resolve_place, dict.fromkeys((text, _FILE_URL.sub("file://", text, count=1))))
         return any(place is not None and _path_matches(pattern, place, self._paths, False) for place in places)
 
-    def _is_command(self, name: str) -> bool:
+    def _is_command_argument(self, name: str) -> bool:
         return bool(facts_of(self._tool).command) or name.lower() in _COMMAND_ARGUMENTS
 
     def _is_covered(self, patterns: Sequence[str], command: str) -> bool:
@@ -443,7 +443,7 @@ class _CalledWith:
     def _parse_command(self, command: str) -> ShellCommand:
         read = self._readings.get(command)
         if read is None:
-            read = self._readings[command] = _read_command(command, self._paths)
+            read = self._readings[command] = _make_shell_command(command, self._paths)
         return read
 
     def _resolve_place(self, path: str) -> PlacedPath | None:

@@ -40,7 +40,7 @@ class SandboxExitGate:
         if not subject.reason.strip():
             raise CallDenied("unsandboxed needs a reason: say what the command needs that the sandbox refuses.")
         if self._unattended:
-            raise _denial(NOBODY)
+            raise _make_denial(NOBODY)
         command, reason = await asyncio.to_thread(lambda: (make_visible(subject.command), make_visible(subject.reason)))
         question = PermissionQuestion(
             title=f"Run outside the sandbox: {command}\nReason: {reason}",
@@ -55,16 +55,16 @@ class SandboxExitGate:
         except (Aborted, asyncio.CancelledError):
             raise
         except Exception as error:
-            raise _denial(f"the user could not be asked ({type(error).__name__})") from error
+            raise _make_denial(f"the user could not be asked ({type(error).__name__})") from error
         if outcome != "once":
-            raise _denial(REASONS.get(outcome, REASONS["denied"]))
+            raise _make_denial(REASONS.get(outcome, REASONS["denied"]))
 
     async def after_call(self, call: ToolCall, outcome: ToolOutcome, is_error: bool) -> tuple[ToolOutcome, bool]:
         """Returns the outcome unchanged: this gate only checks calls before they run."""
         return outcome, is_error
 
 
-def _denial(why: str) -> CallDenied:
+def _make_denial(why: str) -> CallDenied:
     return CallDenied(
         f"Running outside the sandbox was not allowed ({why}). The command was not run. Do what can be done inside the "
         "sandbox, and say what was left undone."

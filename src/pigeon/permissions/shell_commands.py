@@ -11,7 +11,7 @@ from functools import cached_property
 
 from pigeon.permissions.allowed_commands import is_covered
 from pigeon.permissions.handed_scripts import names_defined_in, scripts_in
-from pigeon.permissions.possible_commands import PossibleCommands, has_one_reading
+from pigeon.permissions.possible_commands import PossibleCommands, is_plain_command
 from pigeon.permissions.redirected_files import RedirectedFiles
 from pigeon.permissions.shell_syntax import read_script
 from pigeon.permissions.shell_words import MOST_WORDS, ShellScript
@@ -33,7 +33,7 @@ class ShellCommand:
     @cached_property
     def _scripts(self) -> list[ShellScript]:
         """The command, and the texts in it that are passed to a shell."""
-        if has_one_reading(self._command):
+        if is_plain_command(self._command):
             return [self._script]
         found: list[ShellScript] = []
         waiting = [(self._script, 0)]

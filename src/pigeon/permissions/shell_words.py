@@ -99,7 +99,7 @@ class ShellScript:
         self.word_count += 1
         self.mark_overflow(self.word_count > MOST_WORDS)
 
-    def count_filled_in(self, size: int) -> None:
+    def count_expanded_characters(self, size: int) -> None:
         self._filled_in += size
         self.mark_overflow(self._filled_in > MOST_FILLED_IN)
 
@@ -115,15 +115,15 @@ class _WordPart(Struct, frozen=True):
     is_exact: bool
 
 
-def _literal(text: str) -> _WordPart:
+def _make_literal_part(text: str) -> _WordPart:
     return _WordPart(text, text, True)
 
 
-def _expansion(value: str = "") -> _WordPart:
+def _make_expanded_part(value: str = "") -> _WordPart:
     return _WordPart(value, "*", False)
 
 
-def _join(parts: Sequence[_WordPart]) -> _WordPart:
+def _join_parts(parts: Sequence[_WordPart]) -> _WordPart:
     return _WordPart(
         "".join(part.value for part in parts),
         "".join(part.shape for part in parts),
@@ -166,7 +166,7 @@ class WordReader:
             quoted = quoted or sign in "'\"\\" or (sign == "$" and part.is_exact)
             expands = expands or not part.is_exact
             globs = globs or (sign not in "'\"\\$`<>" and not _NO_GLOB.fullmatch(part.value))
-        word = _join(parts)
+        word = _join_parts(parts)
         if "$(" in word.value or "`" in word.value:
             self._script.quoted_substitutions.append(word.value)
         return ShellWord(text[begin : self._at], word.value, word.shape, quoted, expands, globs)
@@ -221,22 +221,22 @@ class WordReader:
         plain = _PLAIN.match(self._text, self._at)
         assert plain is not None
         self._at = plain.end()
-        return _literal(plain[0])
+        return _make_literal_part(plain[0])
 
     def _read_array(self) -> _WordPart:
         self._script.mark_doubt()
         self._at += 1
         if not self._try_enter_level():
-            return _literal("")
+            return _make_literal_part("")
         value = " ".join(word.value for word in self.read_words_until(")"))
         self._depth -= 1
-        return _literal(value)
+        return _make_literal_part(value)
 
     def _read_backslash(self) -> _WordPart:
         self._at += 2
         escaped = self._text[self._at - 1 : self._at]
         self._script.mark_doubt(not escaped)
-        return _literal("" if escaped == "\n" else escaped)
+        return _make_literal_part("" if escaped == "\n" else escaped)
 
     def _read_single_quotes(self) -> _WordPart:
         quoted = _SINGLE_QUOTED.match(self._text, self._at)
@@ -244,9 +244,9 @@ class WordReader:
             self._script.mark_unterminated()
             rest = self._text[self._at + 1 :]
             self._at = len(self._text)
-            return _literal(rest)
+            return _make_literal_part(rest)
         self._at = quoted.end()
-        return _literal(quoted[1])
+        return _make_literal_part(quoted[1])
 
     def read_double_quotes(self, closing: str) -> _WordPart:
         """Reads up to the closing quote, or a here-document to its end."""
@@ -255,24 +255,26 @@ class WordReader:
         while self._at < len(text):
             run = plain.match(text, self._at)
             if run is not None:
-                parts.append(_literal(run[0]))
+                parts.append(_make_literal_part(run[0]))
                 self._at = run.end()
                 continue
             sign = text[self._at]
             if sign == "\\":
                 escaped = text[self._at + 1 : self._at + 2]
                 self._at += 2
-                parts.append(_literal({"\n": ""}.get(escaped, escaped if escaped in '$`"\\' else sign + escaped)))
+                parts.append(
+                    _make_literal_part({"\n": ""}.get(escaped, escaped if escaped in '$`"\\' else sign + escaped))
+                )
             elif sign == "$":
                 part = self._read_dollar(in_quotes=True)
-                parts.append(part if part.value != "$" else _literal("$"))
+                parts.append(part if part.value != "$" else _make_literal_part("$"))
             elif sign == "`":
                 parts.append(self._read_backticks(in_quotes=True))
             else:
                 self._at += 1
-                return _join(parts)
+                return _join_parts(parts)
         self._script.mark_unterminated(closing)
-        return _join(parts)
+        return _join_parts(parts)
 
     # --- expansions ----------------------------------------------------------------------------------------------
 
@@ -293,12 +295,12 @@ class WordReader:
         if ansi is not None:
             self._script.mark_doubt("\\'" in ansi[1])  # other shells end such a text at the first quote
             self._at = ansi.end()
-            return _literal(unescape_ansi(ansi[1]))
+            return _make_literal_part(unescape_ansi(ansi[1]))
         simple = _SIMPLE_PARAMETER.match(text, self._at)
         if simple is not None:
             self._at = simple.end()
             self._script.mark_doubt(_OFFSET_WITH_NAME.match(simple[3] or ""))
-            return _expansion(self._value_of(simple[1] or simple[2] or "", simple[3] or ""))
+            return _make_expanded_part(self._expand_variable(simple[1] or simple[2] or "", simple[3] or ""))
         if text.startswith("$(", self._at):
             return self._read_arithmetic() or self._read_substitution()
         braced = _BRACED_PARAMETER.match(text, self._at)
@@ -315,13 +317,13 @@ class WordReader:
             return None
         self._script.mark_doubt(_HAS_NAME.search(arithmetic[1]))
         self._at = arithmetic.end()
-        return _expansion()
+        return _make_expanded_part()
 
-    def _value_of(self, name: str, operation: str) -> str:
+    def _expand_variable(self, name: str, operation: str) -> str:
         value = self._script.variables.get(name, "")
         if operation.startswith(("+", ":+")) or (not value and operation.startswith(("-", ":-"))):
             value = operation.lstrip(":-+")
-        self._script.count_filled_in(len(value))
+        self._script.count_expanded_characters(len(value))
         return value
 
     def _read_substitution(self) -> _WordPart:
@@ -330,7 +332,7 @@ class WordReader:
         if self._try_enter_level():
             self.read_commands(")")
             self._depth -= 1
-        return _expansion()
+        return _make_expanded_part()
 
     def _read_backticks(self, in_quotes: bool) -> _WordPart:
         self._script.count_word()
@@ -339,13 +341,13 @@ class WordReader:
             self._script.mark_unterminated()
             self._script.mark_overflow(inner is not None)
             self._at += 1
-            return _expansion()
+            return _make_expanded_part()
         self._script.mark_doubt("\\" in inner[1] or "<<" in inner[1])
         self._at = inner.end()
         escapes = r"\\([`$\\\"])" if in_quotes else r"\\([`$\\])"
         text = re.sub(escapes, r"\1", inner[1])
         type(self)(text, self._script, self._depth + 1).read_commands("")
-        return _expansion()
+        return _make_expanded_part()
 
     def _read_braced(self, begin: re.Match[str], in_quotes: bool) -> _WordPart:
         """Read `${…}` in a form that is not parsed exactly; a default or alternative value counts as its value."""
@@ -354,7 +356,7 @@ class WordReader:
         self._at = begin.end()
         parts: list[_WordPart] = []
         if not self._try_enter_level():
-            return _expansion()
+            return _make_expanded_part()
         while not self._script.overflow:
             sign = text[self._at : self._at + 1]
             if sign in ("}", ""):
@@ -368,15 +370,15 @@ class WordReader:
             elif sign in '"\\' or (sign == "'" and not in_quotes):
                 parts.append(self._read_part(sign))
             else:
-                parts.append(_literal(sign))
+                parts.append(_make_literal_part(sign))
                 self._at += 1
         self._depth -= 1
-        name, operation, given = begin[1] or "", begin[2] or "", _join(parts).value
+        name, operation, given = begin[1] or "", begin[2] or "", _join_parts(parts).value
         if operation.endswith("=") and name not in self._script.variables:
             self._script.set_variable(name, given)
         if operation.endswith("+"):
-            return _expansion(given)
-        return _expansion(self._script.variables.get(name) or (given if operation else ""))
+            return _make_expanded_part(given)
+        return _make_expanded_part(self._script.variables.get(name) or (given if operation else ""))
 
 
 def unescape_ansi(text: str) -> str:

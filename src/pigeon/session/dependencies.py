@@ -68,7 +68,7 @@ class PermissionControl(Protocol):
         """Set which calls the host is asked about if no rule decides."""
         ...
 
-    def session_allowances(self) -> list[SessionAllowance]:
+    def list_session_allowances(self) -> list[SessionAllowance]:
         """The allowances of the open session."""
         ...
 

@@ -142,7 +142,7 @@ class StateFile:
             model=None if models.model is None else f"{models.model.provider}/{models.model.id}",
             thinking=models.level,
             used=limits.state().used if limits.active else LimitedUse(),
-            allowed=tuple(session.dependencies.permissions.session_allowances()),
+            allowed=tuple(session.dependencies.permissions.list_session_allowances()),
             run=self._run,
         )
         before = self._written
