@@ -10,7 +10,7 @@ from pigeon.app.models import make_gateway, make_registry, resolve_model_options
 from pigeon.app.options import AgentOptions
 from pigeon.config.credentials import Values
 from pigeon.config.settings import Settings
-from pigeon.providers.catalog.built_in import key_variables
+from pigeon.providers.catalog.built_in import list_key_variables
 from pigeon.providers.gateway import Gateway
 from pigeon.providers.recording.agent_recordings import AgentRecordings
 from pigeon.providers.registry import ModelRegistry
@@ -228,11 +228,11 @@ def test_built_in_models_need_no_key_and_win(options: dict[str, Any], provider: 
 
 
 def test_the_key_of_every_known_provider_is_masked_and_kept_from_commands(tmp_path: Path) -> None:
-    names = sorted(key_variables())
+    names = sorted(list_key_variables())
     keys = {name: f"canary-{number}-{'x' * 20}" for number, name in enumerate((*names, names[0].lower()))}
     redactor = Redactor()
     make_registry(str(tmp_path), keys, str(tmp_path), None, redactor)
     redactor.refresh()
     shown = redactor.mask("\n".join(keys.values()).encode()).decode()
     assert "canary" not in shown
-    assert tool_environment(keys, also_secret=redactor.variables()).keys().isdisjoint(keys)
+    assert tool_environment(keys, also_secret=redactor.list_key_variables()).keys().isdisjoint(keys)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pigeon.providers.default_model import default_of, first_usable, format_count, resolve_named_model
+from pigeon.providers.default_model import default_model_of, find_first_usable_model, format_count, resolve_named_model
 from pigeon.wire.errors import StartupError
 from pigeon.wire.model import Model
 from support.model_requests import a_model
@@ -119,23 +119,23 @@ def test_of_providers_that_share_a_key_the_first_is_meant() -> None:
 
 
 def test_the_default_of_a_provider() -> None:
-    assert default_of("anthropic", SHELF) == SHELF.find_listed("anthropic", "claude-opus-4-8")
-    assert default_of("azure", SHELF) == SHELF.find_listed("azure", "gpt-5.5")
-    assert default_of("nobody", SHELF) is None
+    assert default_model_of("anthropic", SHELF) == SHELF.find_listed("anthropic", "claude-opus-4-8")
+    assert default_model_of("azure", SHELF) == SHELF.find_listed("azure", "gpt-5.5")
+    assert default_model_of("nobody", SHELF) is None
     behind = Shelf("anthropic/other", "anthropic/claude-opus-4-8")
-    assert default_of("anthropic", behind) == behind.find_listed("anthropic", "claude-opus-4-8")
+    assert default_model_of("anthropic", behind) == behind.find_listed("anthropic", "claude-opus-4-8")
     without = Shelf("anthropic/other")
-    assert default_of("anthropic", without) == without.find_listed("anthropic", "other")
+    assert default_model_of("anthropic", without) == without.find_listed("anthropic", "other")
 
 
 def test_the_first_usable_model() -> None:
-    first = first_usable(SHELF)
+    first = find_first_usable_model(SHELF)
     assert first is not None
     assert first.reference == "anthropic/claude-opus-4-8"
-    local = first_usable(Shelf("openai/gpt-5.5", "mine/x", keys=("mine",)))
+    local = find_first_usable_model(Shelf("openai/gpt-5.5", "mine/x", keys=("mine",)))
     assert local is not None
     assert local.reference == "mine/x"
-    assert first_usable(Shelf("openai/gpt-5.5")) is None
+    assert find_first_usable_model(Shelf("openai/gpt-5.5")) is None
 
 
 @pytest.mark.parametrize(

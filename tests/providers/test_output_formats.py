@@ -14,7 +14,7 @@ from pigeon.providers.google import adapter as google
 from pigeon.providers.http.client import HttpClient
 from pigeon.providers.openai_chat import adapter as openai_chat
 from pigeon.providers.openai_responses import adapter as openai_responses
-from pigeon.providers.output_formats import native_format
+from pigeon.providers.output_formats import find_native_format
 from pigeon.wire.model import Model
 from support.model_requests import a_model, a_request, collect_answer, request_setup
 
@@ -61,15 +61,17 @@ def with_key(schema: Any) -> dict[str, Any]:
 )
 def test_only_models_that_are_known_for_it_are_asked_so(facts: Any, alone: bool, beside_tools: bool) -> None:
     model = a_model(**facts)
-    assert (native_format(model, PLAIN, False) is not None) == alone
-    assert (native_format(model, PLAIN, True) is not None) == beside_tools
+    assert (find_native_format(model, PLAIN, False) is not None) == alone
+    assert (find_native_format(model, PLAIN, True) is not None) == beside_tools
 
 
 @pytest.mark.parametrize("api", APIS)
 def test_a_compat_flag_decides_for_any_server(api: str) -> None:
-    assert native_format(taking(api), PLAIN, True) is not None
+    assert find_native_format(taking(api), PLAIN, True) is not None
     known = {"base_url": OPENAI, "id": "gpt-6"} if "openai" in api else {"base_url": GOOGLE, "id": "gemini-3-pro"}
-    assert native_format(a_model(api=api, **known, compat={"supportsStructuredOutput": False}), PLAIN, True) is None
+    assert (
+        find_native_format(a_model(api=api, **known, compat={"supportsStructuredOutput": False}), PLAIN, True) is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -104,7 +106,7 @@ def test_a_compat_flag_decides_for_any_server(api: str) -> None:
     ],
 )
 def test_a_schema_is_asked_for_so_only_if_the_server_takes_all_of_it(part: Any, takers: tuple[str, ...]) -> None:
-    taken = {api for api in APIS if native_format(taking(api), with_key(part), True) is not None}
+    taken = {api for api in APIS if find_native_format(taking(api), with_key(part), True) is not None}
     assert taken == set(takers)
 
 
@@ -114,7 +116,7 @@ def test_a_schema_is_put_in_the_words_of_the_server() -> None:
         "properties": {"a": {"const": 1}, "b": {"enum": ["x"], "default": "x"}},
         "required": ["a"],
     }
-    strict = native_format(taking("openai-responses"), schema, True)
+    strict = find_native_format(taking("openai-responses"), schema, True)
     one, text = {"enum": [1], "type": "integer"}, {"enum": ["x"], "type": "string"}
     assert strict == OutputFormat(
         {
@@ -124,7 +126,7 @@ def test_a_schema_is_put_in_the_words_of_the_server() -> None:
             "additionalProperties": False,
         }
     )
-    loose = native_format(taking("google-generative-ai"), schema, True)
+    loose = find_native_format(taking("google-generative-ai"), schema, True)
     assert loose == OutputFormat({**schema, "properties": {"a": one, "b": text}})
 
 

@@ -57,7 +57,7 @@ def names(models: list[Model]) -> list[str]:
 
 
 def test_a_custom_model_has_its_defaults() -> None:
-    model = registry({"mine": CUSTOM}).find("mine", "x")
+    model = registry({"mine": CUSTOM}).find_usable("mine", "x")
     assert model is not None
     assert codec.to_plain(model) == {
         "id": "x",
@@ -83,15 +83,15 @@ def test_only_providers_with_credentials_are_available() -> None:
         "mine/x",
         "unset/x",
     ]
-    assert models.find("unset", "x") is None
+    assert models.find_usable("unset", "x") is None
     assert models.find_listed("unset", "x") is not None
-    assert models.find("nobody", "x") is None
+    assert models.find_usable("nobody", "x") is None
 
 
 def test_the_catalogue_is_only_read_for_whom_it_is_needed() -> None:
     catalog = Catalog()
     models = registry({"mine": CUSTOM}, {"OPENAI_API_KEY": "k"}, catalog=catalog)
-    models.find("mine", "x")
+    models.find_usable("mine", "x")
     assert catalog.read == ["mine"]
     models.list_available()
     assert catalog.read == ["mine", "openai"]
@@ -189,7 +189,7 @@ async def test_headers_are_resolved_for_each_request_and_stay_out_of_the_model()
         }
     }
     models = registry(entries, env)
-    model = models.find("mine", "x")
+    model = models.find_usable("mine", "x")
     assert model is not None
     access = await models.resolve_access(model)
     assert access.headers == {
@@ -234,8 +234,8 @@ def test_every_key_is_told_before_it_is_used_and_the_variables_it_comes_from_are
         values=values,
         hold=told.extend,
     )
-    assert made.variables() >= {"A_KEY", "TEAM", "PASS_NAME", "OPENAI_API_KEY"}
-    secrets = dict(made.secrets())
+    assert made.list_key_variables() >= {"A_KEY", "TEAM", "PASS_NAME", "OPENAI_API_KEY"}
+    secrets = dict(made.find_secrets())
     assert {"key $A_KEY": "value-of-a", "X-Team $TEAM": "value-of-team", "address": "https://u:p@h"}.items() <= (
         secrets.items()
     )

@@ -3,7 +3,13 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pigeon.providers.request import SAFETY_TOKENS, estimated_context, output_cap, split_budget, thinking_budget
+from pigeon.providers.request import (
+    SAFETY_TOKENS,
+    choose_output_cap,
+    estimate_context_tokens,
+    split_budget,
+    thinking_budget,
+)
 from pigeon.wire.tokens import IMAGE_CHARACTERS
 from support.model_requests import (
     PNG,
@@ -25,7 +31,7 @@ def test_the_estimate_begins_at_the_last_bill() -> None:
         assistant_message(text_block("y"), tokens=500, timestamp=5),
         user_message("z" * 400, timestamp=6),
     )
-    assert estimated_context(request) == 500 + 115  # 400 characters, three and a half to a token, rounded up
+    assert estimate_context_tokens(request) == 500 + 115  # 400 characters, three and a half to a token, rounded up
 
 
 def test_without_a_bill_everything_is_counted() -> None:
@@ -38,14 +44,14 @@ def test_without_a_bill_everything_is_counted() -> None:
         tools=[],
     )
     chars = 400 + 40 + len("bash") + len('{"command":""}') + 39 + 40 + IMAGE_CHARACTERS + 400
-    assert 0 <= estimated_context(request) - chars / 3.5 < 8
+    assert 0 <= estimate_context_tokens(request) - chars / 3.5 < 8
 
 
 def test_bills_of_failed_answers_and_of_replaced_history_do_not_count() -> None:
     failed = a_request(
         a_model(), user_message("x"), assistant_message(tokens=9000, stop_reason="error"), system_prompt="", tools=[]
     )
-    assert estimated_context(failed) == 1
+    assert estimate_context_tokens(failed) == 1
     replaced = a_request(
         a_model(),
         user_message("summary", timestamp=100),
@@ -53,27 +59,27 @@ def test_bills_of_failed_answers_and_of_replaced_history_do_not_count() -> None:
         system_prompt="",
         tools=[],
     )
-    assert estimated_context(replaced) < 10
+    assert estimate_context_tokens(replaced) < 10
 
 
 def test_the_answer_must_fit_behind_the_prompt() -> None:
     large = a_model(context_window=100_000, max_tokens=99_000)
     used = a_request(large, user_message("a"), assistant_message(tokens=4000), user_message("b"))
-    assert output_cap(used) == 100_000 - 4000 - 1 - SAFETY_TOKENS
+    assert choose_output_cap(used) == 100_000 - 4000 - 1 - SAFETY_TOKENS
     model = a_model(context_window=10_000, max_tokens=8000)
     assert (
-        output_cap(a_request(model, user_message("a"), assistant_message(tokens=4000), user_message("b")))
+        choose_output_cap(a_request(model, user_message("a"), assistant_message(tokens=4000), user_message("b")))
         == 10_000 - 4000 - 1 - 2500
     )
     long = a_request(
         a_model(context_window=20_000, max_tokens=16_384), user_message("x" * 28_000), system_prompt="", tools=[]
     )
-    assert output_cap(long) == 20_000 - 8000 - SAFETY_TOKENS
+    assert choose_output_cap(long) == 20_000 - 8000 - SAFETY_TOKENS
     full = a_request(model, user_message("a"), assistant_message(tokens=9999), user_message("b"))
-    assert output_cap(full) == 1
-    assert output_cap(a_request(model, max_tokens=100)) == 100
-    assert output_cap(a_request(a_model(context_window=0, max_tokens=8000))) == 8000
-    assert output_cap(a_request(a_model(max_tokens=0))) == 0
+    assert choose_output_cap(full) == 1
+    assert choose_output_cap(a_request(model, max_tokens=100)) == 100
+    assert choose_output_cap(a_request(a_model(context_window=0, max_tokens=8000))) == 8000
+    assert choose_output_cap(a_request(a_model(max_tokens=0))) == 0
 
 
 def test_budgets_of_levels() -> None:

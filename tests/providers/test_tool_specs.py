@@ -12,7 +12,7 @@ from pigeon.agent.inference import ToolSpec
 from pigeon.providers.gateway import Gateway
 from pigeon.providers.http.client import HttpClient
 from pigeon.providers.request import Access, NoProviderHooks
-from pigeon.providers.tool_specs import is_plain_object, object_schema, to_sent_tools
+from pigeon.providers.tool_specs import is_plain_object, to_object_schema, to_sent_tools
 from pigeon.wire.model import Model
 from support.model_requests import a_model, a_request, collect_answer
 
@@ -62,7 +62,7 @@ def test_whatever_the_names_they_are_legal_and_stay_apart(names: list[str]) -> N
     ],
 )
 def test_a_schema_becomes_that_of_an_object(schema: Any, sent: Any) -> None:
-    assert object_schema(schema) == sent
+    assert to_object_schema(schema) == sent
     assert is_plain_object(sent)
 
 

@@ -30,7 +30,7 @@ from pigeon.export.page_writer import PageWriter
 from pigeon.extensions.agent_extensions import AgentExtensions, ExtensionOptions, ExtensionProviders
 from pigeon.mcp.configured_servers import AgentParts, ConfiguredServers
 from pigeon.permissions.control import AgentPermissions, HostPermissions, SessionParts
-from pigeon.providers.catalog.built_in import current_reference
+from pigeon.providers.catalog.built_in import to_current_reference
 from pigeon.providers.gateway import Gateway
 from pigeon.providers.http.recorders import ExchangeRecorder
 from pigeon.providers.recording.agent_recordings import AgentRecordings
@@ -485,7 +485,7 @@ def _make_session_settings(
         compaction=CompactionPolicy(
             reserve_tokens=value_or_default(settings.compaction.reserve_tokens, None),
             keep_tokens=value_or_default(settings.compaction.keep_recent_tokens, None),
-            per_model={current_reference(key): own for key, own in overrides.items()},
+            per_model={to_current_reference(key): own for key, own in overrides.items()},
         ),
         limits=limits,
         loop_guard=LoopGuardPolicy(

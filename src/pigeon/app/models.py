@@ -11,10 +11,21 @@ from pigeon.app.options import AgentOptions
 from pigeon.config.credentials import AuthFile, Values
 from pigeon.config.models_file import read_models_file
 from pigeon.config.settings import ProviderRetrySettings, Settings
-from pigeon.providers.catalog.built_in import BuiltInCatalog, current_provider_name, current_reference, key_variables
+from pigeon.providers.catalog.built_in import (
+    BuiltInCatalog,
+    list_key_variables,
+    to_current_provider_name,
+    to_current_reference,
+)
 from pigeon.providers.gateway import Gateway
 from pigeon.providers.http.client import HttpClient
-from pigeon.providers.local_models import RECORDED, AvailableModels, RecordedCatalog, local_model, local_providers
+from pigeon.providers.local_models import (
+    RECORDED,
+    AvailableModels,
+    RecordedCatalog,
+    find_local_model,
+    list_local_providers,
+)
 from pigeon.providers.recording.agent_recordings import AgentRecordings
 from pigeon.providers.registry import ModelRegistry
 from pigeon.providers.request import RequestPolicy
@@ -52,8 +63,8 @@ def make_registry(
         )
         for provider in registry.providers():
             registry.use_key(provider, RECORDED)
-    redactor.add_source(registry.secrets, registry.variables)
-    redactor.watch_variables(environment, key_variables())
+    redactor.add_source(registry.find_secrets, registry.list_key_variables)
+    redactor.watch_variables(environment, list_key_variables())
     return registry
 
 
@@ -108,7 +119,7 @@ def make_gateway(
         registry,
         http,
         hooks,
-        extra=local_providers(environment.absolute_path),
+        extra=list_local_providers(environment.absolute_path),
         policy=policy,
         thinking_budgets=budgets or None,
         retention=_read_cache_retention(environment.variables),
@@ -125,7 +136,7 @@ def resolve_model_options(
     options: AgentOptions, environment: Environment, settings: Settings, registry: ModelRegistry, report: Report
 ) -> ModelOptions:
     """The initial models; raises `StartupError` if a named model does not exist."""
-    built_in = local_model(options.model_reference, environment.absolute_path)
+    built_in = find_local_model(options.model_reference, environment.absolute_path)
     scoped = _find_scoped_models(options, settings, registry, report)
     explicit = bool(built_in or options.model or options.provider)
     if built_in is not None:
@@ -179,7 +190,7 @@ def _find_named_model(options: AgentOptions, registry: ModelRegistry, report: Re
 
 def _find_default_model(scoped: Sequence[ScopedModel], settings: Settings, registry: ModelRegistry) -> Found:
     levels = {
-        current_reference(name): one for name, one in value_or_default(settings.model_thinking_levels, {}).items()
+        to_current_reference(name): one for name, one in value_or_default(settings.model_thinking_levels, {}).items()
     }
 
     def level_for_model(model: Model | None, otherwise: ThinkingLevel | None) -> ThinkingLevel | None:
@@ -187,16 +198,16 @@ def _find_default_model(scoped: Sequence[ScopedModel], settings: Settings, regis
 
     preferred = None
     if not isinstance(settings.default_provider, Absent) and not isinstance(settings.default_model, Absent):
-        preferred = (current_provider_name(settings.default_provider), settings.default_model)
+        preferred = (to_current_provider_name(settings.default_provider), settings.default_model)
     if scoped:
         saved = [entry for entry in scoped if (entry.model.provider, entry.model.id) == preferred]
         chosen = (saved or scoped)[0]
         return chosen.model, level_for_model(chosen.model, chosen.level)
-    model = registry.find(*preferred) if preferred else None
+    model = registry.find_usable(*preferred) if preferred else None
     if model is None:
-        from pigeon.providers.default_model import first_usable
+        from pigeon.providers.default_model import find_first_usable_model
 
-        model = first_usable(registry)
+        model = find_first_usable_model(registry)
     return model, level_for_model(model, None)
 
 

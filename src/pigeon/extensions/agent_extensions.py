@@ -126,7 +126,7 @@ class ExtensionProviders:
         """Add a provider in the form of `models.json`."""
         self._registry.put_entry(name, entry)
         if provider is not None:
-            self._gateway.add(name, lambda: provider)
+            self._gateway.register_api(name, lambda: provider)
 
     def remove(self, name: str) -> None:
         """Remove a provider that was added."""

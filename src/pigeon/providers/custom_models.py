@@ -46,7 +46,7 @@ class ProviderModels(msgspec.Struct):
     model_headers: dict[str, Headers]
 
 
-def provider_models(provider: str, built_in: list[Model], entry: Mapping[str, Any]) -> ProviderModels:
+def build_provider_models(provider: str, built_in: list[Model], entry: Mapping[str, Any]) -> ProviderModels:
     """A provider's models: built-in ones re-targeted, custom ones added or replaced, overrides last."""
     models = {model.id: _retarget_model(model, entry) for model in built_in}
     model_headers: dict[str, Headers] = {}
@@ -89,7 +89,7 @@ def _build_custom_model(
         base_url=base_url,
         reasoning=raw.get("reasoning", False),
         input=raw.get("input", ["text"]),
-        cost=_prices(raw.get("cost", {})),
+        cost=_parse_prices(raw.get("cost", {})),
         context_window=raw.get("contextWindow", CONTEXT_WINDOW),
         max_tokens=raw.get("maxTokens", MAX_TOKENS),
         thinking_level_map=raw.get("thinkingLevelMap", ABSENT),
@@ -109,10 +109,10 @@ def patch_model(model: Model, patch: Mapping[str, Any]) -> Model:
             changes[ours] = merge_objects(value_or_default(getattr(model, ours), {}), patch[theirs])
     if "cost" in patch:
         prices = {**msgspec.to_builtins(model.cost), **patch["cost"]}
-        changes["cost"] = _prices(prices)
+        changes["cost"] = _parse_prices(prices)
     return msgspec.structs.replace(model, **changes)
 
 
-def _prices(given: Any) -> ModelCost:
+def _parse_prices(given: Any) -> ModelCost:
     codec.prepare_type(ModelCost)
     return msgspec.convert(given, ModelCost)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from pigeon.providers.catalog.built_in import KNOWN, current_provider_name, current_reference
+from pigeon.providers.catalog.built_in import KNOWN, to_current_provider_name, to_current_reference
 from pigeon.providers.model_patterns import (
     GLOB_SIGNS,
     ModelMatch,
@@ -27,7 +27,7 @@ def resolve_named_model(provider: str | None, pattern: str | None, registry: Mod
     """The model that `--provider` and `--model` mean; raises `StartupError` if they match none."""
     name = (pattern or "").strip()
     if not provider:
-        name = current_reference(name)
+        name = to_current_reference(name)
     if any(sign in name for sign in GLOB_SIGNS):
         return _first_glob_match(
             _resolve_glob_in_provider(_require_provider(provider, registry), name, registry) if provider else name,
@@ -59,8 +59,8 @@ def _split_provider(name: str, registry: ModelRegistry) -> tuple[str | None, str
 
 def _resolve_glob_in_provider(provider: str, pattern: str, registry: ModelRegistry) -> str:
     """Resolve a glob among the models of one provider, whose name it may contain."""
-    named, _ = _split_provider(current_reference(pattern), registry)
-    return current_reference(pattern) if named == provider else f"{provider}/{pattern}"
+    named, _ = _split_provider(to_current_reference(pattern), registry)
+    return to_current_reference(pattern) if named == provider else f"{provider}/{pattern}"
 
 
 def _first_glob_match(pattern: str, registry: ModelRegistry) -> ModelMatch:
@@ -78,7 +78,7 @@ def _not_found_error(name: str) -> StartupError:
 
 
 def _require_provider(name: str, registry: ModelRegistry) -> str:
-    known = _find_provider(current_provider_name(name), registry)
+    known = _find_provider(to_current_provider_name(name), registry)
     if known is None:
         raise StartupError(f'Unknown provider "{name}". Use --list-models to see available providers/models.')
     return known
@@ -90,12 +90,12 @@ def _find_provider(name: str, registry: ModelRegistry) -> str | None:
 
 def _resolve_in_provider(provider: str, name: str, registry: ModelRegistry) -> ModelMatch:
     if not name:
-        model = default_of(provider, registry)
+        model = default_model_of(provider, registry)
         if model is None:
             raise StartupError(f'Provider "{provider}" has no models. Use --list-models to see available models.')
         return ModelMatch(model=model)
     match = _match_in_provider(provider, name, registry)
-    named, rest = _split_provider(current_reference(name), registry)
+    named, rest = _split_provider(to_current_reference(name), registry)
     if match.model is None and named == provider and rest:
         name = rest
         match = _match_in_provider(provider, name, registry)
@@ -113,7 +113,7 @@ def _resolve_anywhere(name: str, registry: ModelRegistry) -> ModelMatch:
     """Complete names match all models; parts of names match usable models first."""
     models = registry.all_models()
 
-    def find(text: str) -> Model | None:
+    def find_model(text: str) -> Model | None:
         found = find_exact(text, models)
         if found is not None:
             return found
@@ -122,7 +122,7 @@ def _resolve_anywhere(name: str, registry: ModelRegistry) -> ModelMatch:
             return _require_one_usable(text, same, registry)
         return find_fuzzy(text, registry.list_available()) or _match_in_first_provider(text, registry)
 
-    return resolve_pattern_by(name, find, strict=True)
+    return resolve_pattern_by(name, find_model, strict=True)
 
 
 def _match_in_first_provider(text: str, registry: ModelRegistry) -> Model | None:
@@ -147,7 +147,7 @@ def _require_one_usable(name: str, models: Sequence[Model], registry: ModelRegis
 
 def _build_unlisted_model(provider: str, name: str, registry: ModelRegistry) -> ModelMatch:
     """A model that is not listed yet: like the provider's default, with this id."""
-    template = default_of(provider, registry)
+    template = default_model_of(provider, registry)
     if template is None:
         raise _not_found_error(name)
     model_id, level = split_level(name)
@@ -157,7 +157,7 @@ def _build_unlisted_model(provider: str, name: str, registry: ModelRegistry) -> 
     return ModelMatch(model=model, level=level, warning=warning)
 
 
-def default_of(provider: str, registry: ModelRegistry) -> Model | None:
+def default_model_of(provider: str, registry: ModelRegistry) -> Model | None:
     """The default model of a provider."""
     known = KNOWN.get(provider)
     if known is not None:
@@ -167,7 +167,7 @@ def default_of(provider: str, registry: ModelRegistry) -> Model | None:
     return next(iter(registry.models_of(provider)), None)
 
 
-def first_usable(registry: ModelRegistry) -> Model | None:
+def find_first_usable_model(registry: ModelRegistry) -> Model | None:
     """The default of the first provider with credentials, else the first model with credentials."""
     for provider, known in KNOWN.items():
         if registry.has_key(provider):

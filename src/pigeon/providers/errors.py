@@ -169,7 +169,7 @@ def from_response(
     text = body.decode("utf-8", "replace").strip()[:MAX_BODY_CHARS]
     error = error_object(body)
     said = message_of(error)
-    shown = said if style == "message" and said else _page_title(text) or text
+    shown = said if style == "message" and said else _describe_html_page(text) or text
     if 300 <= status < 400 and headers.get("location"):
         shown = f"the server sends requests on to {headers['location']}: set that as base URL. {shown}".rstrip()
     should = headers.get("x-should-retry")
@@ -181,7 +181,7 @@ def from_response(
         code=_WORDLESS_OVERFLOW if status == 400 and not text and _has_wordless_refusals(host) else code_of(error),
         text=f"{said}\n{text}",
         server_says=None if should not in ("true", "false") else should == "true",
-        retry_after_ms=delay if delay is not None else _find_delay(error),
+        retry_after_ms=delay if delay is not None else _find_retry_delay(error),
     )
 
 
@@ -199,12 +199,12 @@ def from_event(error: Any, shown: str) -> Failure:
         shown[:MAX_BODY_CHARS],
         status=status,
         code=code_of(error),
-        text=f"{message_of(error)}\n{_numbered_code(error)}",
-        retry_after_ms=_find_delay(error),
+        text=f"{message_of(error)}\n{_numeric_code_text(error)}",
+        retry_after_ms=_find_retry_delay(error),
     )
 
 
-def _numbered_code(error: Any) -> str:
+def _numeric_code_text(error: Any) -> str:
     """The provider's code as text if it is a number."""
     code = error.get("code") if isinstance(error, dict) else None
     return f"code: {code}" if isinstance(code, int) else ""
@@ -321,7 +321,7 @@ def code_of(error: Any) -> str | None:
     return None
 
 
-def _page_title(text: str) -> str:
+def _describe_html_page(text: str) -> str:
     if not text.startswith("<"):
         return ""
     title = re.search(r"<title[^>]*>(.*?)</title>", text, re.IGNORECASE | re.DOTALL)
@@ -358,7 +358,7 @@ def _ms_until(date: str) -> int | None:
     return max(0, int(moment.timestamp() * 1000) - now_ms())
 
 
-def _find_delay(error: Any) -> int | None:
+def _find_retry_delay(error: Any) -> int | None:
     details = error.get("details") if isinstance(error, dict) else None
     for detail in details if isinstance(details, list) else ():
         delay = detail.get("retryDelay") if isinstance(detail, dict) else None

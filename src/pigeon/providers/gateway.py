@@ -31,7 +31,7 @@ from pigeon.agent.inference import (
 from pigeon.agent.interfaces import ModelProvider
 from pigeon.providers.http.client import HttpClient
 from pigeon.providers.registry import ModelRegistry, NoKey
-from pigeon.providers.request import RequestPolicy, RequestSetup, estimated_context
+from pigeon.providers.request import RequestPolicy, RequestSetup, estimate_context_tokens
 from pigeon.wire.base import Json
 from pigeon.wire.model import Model
 
@@ -69,7 +69,7 @@ class Gateway:
         self._formatless: set[str] = set()
         self._mask_text = mask_text
 
-    def add(self, api: str, factory: ProviderFactory) -> None:
+    def register_api(self, api: str, factory: ProviderFactory) -> None:
         """Replace the provider of an API."""
         self._extra[api] = factory
         self._made.pop(api, None)
@@ -81,7 +81,7 @@ class Gateway:
 
     async def _stream_paced(self, request: ModelRequest, pacing: Pacing) -> AsyncIterator[Delta]:
         """Wait for a turn before the request, and again after each refusal that is worth waiting for."""
-        provider, expected = request.model.provider, estimated_context(request)
+        provider, expected = request.model.provider, estimate_context_tokens(request)
         for times in count(1):
             await pacing.wait_for_turn(provider, expected)
             deltas, failure, used, is_begun, is_repeated = self._start_stream(request), None, 0, False, False
@@ -113,23 +113,23 @@ class Gateway:
 
     async def warm(self, model: Model | None) -> None:
         """Load what the first request to this model will need."""
-        adapter = "" if model is None or model.api in self._extra else _adapter_of(model.api)
+        adapter = "" if model is None or model.api in self._extra else _adapter_module_of(model.api)
         if model is not None and adapter:
             await self._http.warm(model.base_url)
             import_module(adapter)
 
     def convert_ahead(self, model: Model, messages: list[ModelMessage]) -> None:
         """Convert the beginning of a conversation to the form of the model's API before a request needs all of it."""
-        adapter = "" if model.api in self._extra else _adapter_of(model.api)
+        adapter = "" if model.api in self._extra else _adapter_module_of(model.api)
         if adapter:
             request = ModelRequest(model=model, system_prompt="", messages=messages, tools=[])
-            import_module(adapter).convert_ahead(request, self._history_cache())
+            import_module(adapter).convert_ahead(request, self._ensure_history_cache())
 
     def find_output_format(self, model: Model, schema: dict[str, Json], beside_tools: bool) -> OutputFormat | None:
         """The schema of an answer in the form of the model's API; None if the API cannot enforce it."""
-        from pigeon.providers.output_formats import native_format
+        from pigeon.providers.output_formats import find_native_format
 
-        return None if model.reference in self._formatless else native_format(model, schema, beside_tools)
+        return None if model.reference in self._formatless else find_native_format(model, schema, beside_tools)
 
     def on_format_refused(self, model: Model) -> None:
         """Do not send this model a format again."""
@@ -139,7 +139,7 @@ class Gateway:
         await self._http.aclose()
 
     async def _stream_over_http(self, request: ModelRequest) -> AsyncIterator[Delta]:
-        adapter = _adapter_of(request.model.api)
+        adapter = _adapter_module_of(request.model.api)
         if not adapter:
             yield _finished_with_error(f'Unknown API "{request.model.api}" of {request.model.reference}', "unknown_api")
             return
@@ -172,12 +172,12 @@ class Gateway:
             access=access,
             policy=self._policy,
             thinking_budgets=self._budgets,
-            history=self._history_cache(),
+            history=self._ensure_history_cache(),
             mask_text=self._mask_text,
             not_strict=self._not_strict,
         )
 
-    def _history_cache(self) -> HistoryCache:
+    def _ensure_history_cache(self) -> HistoryCache:
         from pigeon.providers.history.cache import HistoryCache
 
         if self._history is None:
@@ -210,7 +210,7 @@ def _finished_with_error(text: str, code: str) -> Finished:
     return Finished(stop="error", failure=Failure(message=text, code=code))
 
 
-def _adapter_of(api: str) -> str:
+def _adapter_module_of(api: str) -> str:
     """The module of an API's adapter; empty if there is none."""
     from pigeon.providers.apis import find_api
 

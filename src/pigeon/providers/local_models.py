@@ -33,15 +33,15 @@ class AvailableModels:
     def list_available(self) -> list[Model]:
         return [*self._built_in, *self._registry.list_available()]
 
-    def find(self, provider: str, model_id: str) -> Model | None:
+    def find_usable(self, provider: str, model_id: str) -> Model | None:
         for model in self._built_in:
             if (model.provider, model.id) == (provider, model_id):
                 return model
         if (provider, model_id) == (DEMO.name, GUIDE):
-            from pigeon.providers.demo.model import demo_model
+            from pigeon.providers.demo.model import make_demo_model
 
-            return demo_model()
-        return self._registry.find(provider, model_id)
+            return make_demo_model()
+        return self._registry.find_usable(provider, model_id)
 
 
 class RecordedCatalog:
@@ -59,20 +59,20 @@ class RecordedCatalog:
         return self._models.get(provider, [])
 
 
-def local_model(asked: str, absolute: Callable[[str], str]) -> Model | None:
+def find_local_model(asked: str, absolute: Callable[[str], str]) -> Model | None:
     """The demo or a script, if that is requested; `absolute` resolves the path of a script."""
     if asked in (DEMO.name, f"{DEMO.name}/{GUIDE}"):
-        from pigeon.providers.demo.model import demo_model
+        from pigeon.providers.demo.model import make_demo_model
 
-        return demo_model()
+        return make_demo_model()
     if asked.startswith(f"{SCRIPTED.name}/"):
-        from pigeon.providers.scripted.model import scripted_model
+        from pigeon.providers.scripted.model import make_scripted_model
 
-        return scripted_model(asked.removeprefix(f"{SCRIPTED.name}/"), absolute)
+        return make_scripted_model(asked.removeprefix(f"{SCRIPTED.name}/"), absolute)
     return None
 
 
-def local_providers(absolute: Callable[[str], str]) -> dict[str, ProviderFactory]:
+def list_local_providers(absolute: Callable[[str], str]) -> dict[str, ProviderFactory]:
     """The providers of the demo and of scripts, by name."""
     return {SCRIPTED.name: partial(_make_scripted, absolute), DEMO.name: _make_demo}
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import Struct
 
-from pigeon.providers.catalog.built_in import current_reference
+from pigeon.providers.catalog.built_in import to_current_reference
 from pigeon.wire.model import LEVELS, Model, ThinkingLevel
 
 GLOB_SIGNS = "*?["
@@ -69,7 +69,7 @@ def is_alias(model_id: str) -> bool:
     return model_id.endswith("-latest") or _DATED.search(model_id) is None
 
 
-def level_of(text: str) -> ThinkingLevel | None:
+def parse_level(text: str) -> ThinkingLevel | None:
     """The thinking level of this name."""
     return next((level for level in LEVELS if level == text.strip().lower()), None)
 
@@ -77,7 +77,7 @@ def level_of(text: str) -> ThinkingLevel | None:
 def split_level(text: str) -> tuple[str, ThinkingLevel | None]:
     """The text without its level, and the level, if it ends in one."""
     head, colon, tail = text.rpartition(":")
-    level = level_of(tail) if colon else None
+    level = parse_level(tail) if colon else None
     return (head, level) if level else (text, None)
 
 
@@ -92,7 +92,7 @@ def resolve_pattern_by(pattern: str, find: Callable[[str], Model | None], *, str
     if model is not None or ":" not in pattern:
         return ModelMatch(model=model)
     head, _, tail = pattern.rpartition(":")
-    level = level_of(tail)
+    level = parse_level(tail)
     if level is None and strict:
         return ModelMatch()
     inner = resolve_pattern_by(head, find, strict=strict)
@@ -109,7 +109,7 @@ def resolve_scope(patterns: Iterable[str], models: Sequence[Model]) -> tuple[lis
     warnings: list[str] = []
     seen: set[tuple[str, str]] = set()
     for raw in patterns:
-        pattern = current_reference(raw.strip())
+        pattern = to_current_reference(raw.strip())
         if not pattern:
             continue
         found, warning = _match_pattern(pattern, models)

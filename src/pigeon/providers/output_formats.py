@@ -29,13 +29,13 @@ _KINDS: dict[type, str] = {str: "string", bool: "boolean", int: "integer", float
 Takes = Callable[[str, Json], bool]  # whether a server accepts this keyword with this value
 
 
-def native_format(model: Model, schema: dict[str, Json], beside_tools: bool) -> OutputFormat | None:
+def find_native_format(model: Model, schema: dict[str, Json], beside_tools: bool) -> OutputFormat | None:
     """The schema of an object in the form of the model's API; None if no field of the API is used."""
     api = find_api(model.api)
     if api.takes_any_schema:
         return OutputFormat(schema)
     output = api.output
-    if output is None or not _has_field(model, output, beside_tools):
+    if output is None or not _supports_output_field(model, output, beside_tools):
         return None
     try:
         sent = _to_sent_schema(schema, output.takes, 0)
@@ -49,7 +49,7 @@ def native_format(model: Model, schema: dict[str, Json], beside_tools: bool) -> 
     return None if strict is None or len(property_names_in(strict)) > MOST_PROPERTIES else OutputFormat(strict)
 
 
-def _has_field(model: Model, output: OutputField, beside_tools: bool) -> bool:
+def _supports_output_field(model: Model, output: OutputField, beside_tools: bool) -> bool:
     said = compat_of(model).get(FLAG)
     if said is not None:
         return said is True  # a value that is not a boolean counts as unsupported: a tool always works
@@ -64,7 +64,7 @@ def _to_sent_schema(schema: Any, takes: Takes, level: int) -> dict[str, Any]:
     if "const" in out:
         out["enum"] = [out.pop("const")]
     if "enum" in out and "type" not in out:
-        out["type"] = _kinds_of(out["enum"])
+        out["type"] = _json_types_of(out["enum"])
     if not out.keys() & {"type", "anyOf"} or any(key not in _PLAIN and not takes(key, out[key]) for key in out):
         raise NotStrict
     kinds = out.get("type", [])
@@ -81,7 +81,7 @@ def _to_sent_schema(schema: Any, takes: Takes, level: int) -> dict[str, Any]:
     return out
 
 
-def _kinds_of(values: list[Json]) -> str | list[str]:
+def _json_types_of(values: list[Json]) -> str | list[str]:
     if any(type(value) not in _KINDS for value in values):
         raise NotStrict
     kinds = list(dict.fromkeys(_KINDS[type(value)] for value in values))

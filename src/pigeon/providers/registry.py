@@ -13,8 +13,8 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from pigeon.providers.apis import KEY_HEADERS
-from pigeon.providers.catalog.built_in import KNOWN, current_provider_name, key_variables
-from pigeon.providers.custom_models import Headers, ProviderModels, UnusableEntry, provider_models
+from pigeon.providers.catalog.built_in import KNOWN, list_key_variables, to_current_provider_name
+from pigeon.providers.custom_models import Headers, ProviderModels, UnusableEntry, build_provider_models
 from pigeon.providers.request import Access
 from pigeon.system.clock import now_ms
 from pigeon.wire.base import merge_objects
@@ -119,36 +119,36 @@ class ModelRegistry:
         return [model for provider in self.providers() if self.has_key(provider) for model in self.models_of(provider)]
 
     def models_of(self, provider: str) -> list[Model]:
-        return list(self._models(current_provider_name(provider)).models.values())
+        return list(self._provider_models_of(to_current_provider_name(provider)).models.values())
 
-    def find(self, provider: str, model_id: str) -> Model | None:
+    def find_usable(self, provider: str, model_id: str) -> Model | None:
         """The model, if it can be used."""
         return self.find_listed(provider, model_id) if self.has_key(provider) else None
 
     def find_listed(self, provider: str, model_id: str) -> Model | None:
-        return self._models(current_provider_name(provider)).models.get(model_id)
+        return self._provider_models_of(to_current_provider_name(provider)).models.get(model_id)
 
     def find_problems(self) -> list[str]:
         """Errors in the configuration, one sentence each."""
         for provider in self._entries:
-            self._models(provider)
+            self._provider_models_of(provider)
         return self._given_problems + list(self._problems.values())
 
     def use_key(self, provider: str, key: str) -> None:
         """Use this key for the provider from now on, without storing it."""
-        self._runtime[current_provider_name(provider)] = key
+        self._runtime[to_current_provider_name(provider)] = key
         self._hold([("key", key)])
 
     def put_entry(self, provider: str, entry: Mapping[str, Any] | None) -> None:
         """Add or replace one provider in the form of `models.json`; None removes it."""
-        provider = current_provider_name(provider)
+        provider = to_current_provider_name(provider)
         self._entries = {name: value for name, value in self._entries.items() if name != provider}
         if entry is not None:
             self._entries[provider] = entry
         self._cached.clear()
-        self._hold(self.secrets())
+        self._hold(self.find_secrets())
 
-    def secrets(self) -> Iterator[Labelled]:
+    def find_secrets(self) -> Iterator[Labelled]:
         """Every configured value that is a key or may contain one, as far as known without running anything."""
         for key in self._runtime.values():
             yield "key", key
@@ -163,7 +163,7 @@ class ModelRegistry:
             if text := self._environ.get(name):
                 yield f"${name}", text
 
-    def variables(self) -> Collection[str]:
+    def list_key_variables(self) -> Collection[str]:
         """The variables that keys and headers refer to, and those of known providers."""
         return self._current_configuration().variables
 
@@ -177,7 +177,7 @@ class ModelRegistry:
                 for name, value, own in self._configured_secrets(stored, entries)
             ]
             named = {name for _, _, value, _ in values for name in self._values.find_variables(value)}
-            known = self._configuration = _Configuration(stored, entries, values, key_variables() | named)
+            known = self._configuration = _Configuration(stored, entries, values, list_key_variables() | named)
         return known
 
     def _configured_secrets(
@@ -199,17 +199,17 @@ class ModelRegistry:
 
     def _stored_credential(self, provider: str) -> Mapping[str, Any] | None:
         stored = self._all_stored()
-        named = (credential for name, credential in stored.items() if current_provider_name(name) == provider)
+        named = (credential for name, credential in stored.items() if to_current_provider_name(name) == provider)
         return stored.get(provider) or next(named, None)
 
     def has_key(self, provider: str) -> bool:
         """True if credentials are configured; no command is run to find out."""
-        provider = current_provider_name(provider)
+        provider = to_current_provider_name(provider)
         if provider in self._runtime:
             return True
         stored = self._stored_credential(provider)
         if stored is not None:
-            return self._is_usable(stored)
+            return self._is_usable_credential(stored)
         entry = self._entries.get(provider, {})
         if "apiKey" in entry:
             return self._values.is_configured(entry["apiKey"])
@@ -234,7 +234,7 @@ class ModelRegistry:
         found = await self._resolve_key(provider)
         key, own = found.text.strip(), found.own
         _require_sendable(key, "The API key for", model)
-        known = self._models(provider)
+        known = self._provider_models_of(provider)
         headers: Headers = {}
         used = [("key", key), *own.items()]
         for name, value in {**known.headers, **known.model_headers.get(model.id, {})}.items():
@@ -268,7 +268,7 @@ class ModelRegistry:
             return self._key_from_variable(provider, None, {})
         own = {name: value for name, value in (stored.get("env") or {}).items() if isinstance(value, str)}
         if stored.get("type") == "oauth":
-            if not self._is_usable(stored):
+            if not self._is_usable_credential(stored):
                 return _ResolvedKey("", False, stored, own)
             return _ResolvedKey(str(stored.get("access") or ""), True, stored, own)
         if stored.get("key"):
@@ -282,7 +282,7 @@ class ModelRegistry:
         text = own.get(variable) or self._environ[variable]
         return _ResolvedKey(text, variable in KNOWN[provider].bearer, stored, own)
 
-    def _is_usable(self, stored: Mapping[str, Any]) -> bool:
+    def _is_usable_credential(self, stored: Mapping[str, Any]) -> bool:
         if stored.get("type") == "oauth":
             expires = stored.get("expires")
             alive = not isinstance(expires, int | float) or expires > now_ms()
@@ -312,7 +312,7 @@ class ModelRegistry:
             return f"{text}: set {known.keys[0]}, pass --api-key, or store a key in auth.json"
         return f'{text}: set "apiKey" for this provider in models.json, or pass --api-key'
 
-    def _models(self, provider: str) -> ProviderModels:
+    def _provider_models_of(self, provider: str) -> ProviderModels:
         found = self._cached.get(provider)
         if found is None:
             found = self._compose_models(provider)
@@ -323,20 +323,20 @@ class ModelRegistry:
         built_in = self._catalog.models(provider)
         entry = self._entries.get(provider, {})
         try:
-            return provider_models(provider, built_in, entry)
+            return build_provider_models(provider, built_in, entry)
         except UnusableEntry as error:
             self._problems[provider] = f'Provider "{provider}" in models.json is left out: {error}'
-            return provider_models(provider, built_in, {})
+            return build_provider_models(provider, built_in, {})
 
 
 def _rename_to_current(entries: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
     """The entries by current provider name; one under an earlier name is merged into the other."""
     found: dict[str, Mapping[str, Any]] = {}
-    for name, entry in sorted(entries.items(), key=lambda item: current_provider_name(item[0]) == item[0]):
-        before = found.get(current_provider_name(name), {})
+    for name, entry in sorted(entries.items(), key=lambda item: to_current_provider_name(item[0]) == item[0]):
+        before = found.get(to_current_provider_name(name), {})
         models = [*before.get("models", ()), *entry.get("models", ())]
-        found[current_provider_name(name)] = merge_objects(before, {**entry, "models": models} if before else entry)
-    return {current_provider_name(name): found[current_provider_name(name)] for name in entries}
+        found[to_current_provider_name(name)] = merge_objects(before, {**entry, "models": models} if before else entry)
+    return {to_current_provider_name(name): found[to_current_provider_name(name)] for name in entries}
 
 
 def _secrets_of_entry(entry: Mapping[str, Any]) -> Iterator[tuple[str, str, None]]:

@@ -90,7 +90,7 @@ class RequestSetup(Struct, frozen=True):
     not_strict: set[str] = field(default_factory=set)
 
 
-def request_headers(own: Mapping[str, str], configured: Mapping[str, str | None]) -> dict[str, str]:
+def make_request_headers(own: Mapping[str, str], configured: Mapping[str, str | None]) -> dict[str, str]:
     """The headers of a request for an event stream, by lower-case name.
 
     The adapter's own headers override the defaults, and configured ones override both; a configured None removes a
@@ -132,7 +132,7 @@ def join_url(base_url: str, path: str) -> str:
     return f"{base_url.rstrip('/')}/{path}"
 
 
-def estimated_context(request: ModelRequest) -> int:
+def estimate_context_tokens(request: ModelRequest) -> int:
     """Tokens of the prompt: those billed for the last answer, and a cautious estimate of the characters since."""
     billed = _last_billed_index(request.messages)
     since = sum(prompt_tokens(characters_of(message)) for message in request.messages[billed + 1 :])
@@ -169,7 +169,7 @@ def _has_valid_counts(message: AssistantMessage) -> bool:
     return message.stop_reason not in ("error", "aborted") and message.usage.total_tokens > 0
 
 
-def output_cap(request: ModelRequest) -> int:
+def choose_output_cap(request: ModelRequest) -> int:
     """The longest answer to request, at least 1; 0 if neither the request nor the model sets a limit."""
     wanted = request.max_tokens or request.model.max_tokens
     if wanted <= 0:
@@ -183,7 +183,7 @@ def limit_to_window(tokens: int, request: ModelRequest) -> int:
     if window <= 0:
         return tokens
     safety = min(SAFETY_TOKENS, window // 4)
-    return max(1, min(tokens, window - estimated_context(request) - safety))
+    return max(1, min(tokens, window - estimate_context_tokens(request) - safety))
 
 
 def thinking_budget(level: str, own: Mapping[str, int]) -> int:
@@ -195,7 +195,7 @@ def thinking_budget(level: str, own: Mapping[str, int]) -> int:
     return own.get("high", THINKING_BUDGETS["high"])
 
 
-def thinking_share(level: str, own: Mapping[str, int], cap: int) -> int:
+def thinking_budget_within(level: str, own: Mapping[str, int], cap: int) -> int:
     """Tokens for thinking out of an answer of at most `cap` tokens, 0 for any length; 0 if there is no room."""
     budget = thinking_budget(level, own)
     return min(budget, max(0, cap - ANSWER_TOKENS)) if cap else budget

@@ -58,7 +58,7 @@ class StreamTranslator(ABC):
         self.translate_event(b"", data, out)
         self.done = True
 
-    def report_name(self, out: list[Delta], response_id: str | None, model: str | None, asked: str) -> None:
+    def report_id_and_model(self, out: list[Delta], response_id: str | None, model: str | None, asked: str) -> None:
         """Report the answer's id, and its model if that is not the requested one, once each becomes known."""
         known = self._name
         name = Named(response_id or known.response_id, model if model and model != asked else known.response_model)
@@ -73,20 +73,20 @@ class StreamTranslator(ABC):
         out.append(BlockOpened(index, kind, call_id, name))
         return index
 
-    def count_held(self, size: int) -> None:
+    def count_held_characters(self, size: int) -> None:
         """Count characters that are kept for later; raises `StreamBroken` when they are too many."""
         self._held += size
         if self._held > self._most_held:
             text = f"The answer was broken off: it has more than {self._most_held} characters of data beside its text"
             raise StreamBroken(Failure(message=text, code="answer_too_long"))
 
-    def finished_delta(self, stop: StopReason, failure: Failure | None = None) -> Finished:
+    def make_finished_delta(self, stop: StopReason, failure: Failure | None = None) -> Finished:
         """The last delta, with the stop reason as the provider sent it."""
         raw = self.raw_stop[:LONGEST_STOP] if isinstance(self.raw_stop, str) else self.raw_stop
         return Finished(stop, failure, raw)
 
 
-def metered_delta(
+def make_metered_delta(
     *, sent: int, output: int, cache_read: int = 0, cache_write: int = 0, rate: float = 1, **more: int | Absent
 ) -> Metered:
     """Token counts as a delta; negative counts are a provider's mistake and become zero."""
@@ -122,13 +122,13 @@ def decode_event(decoder: msgspec.json.Decoder[_T], kind: Any, data: bytes, what
     try:
         value: _T = _to_record(kind, codec.decode(data))
     except msgspec.ValidationError as error:
-        raise malformed_stream_error(_event_label(what), f"{error} in {_beginning(data)}") from None
+        raise malformed_stream_error(_event_label(what), f"{error} in {_decode_beginning(data)}") from None
     except (BadRecord, UnicodeError, RecursionError):
-        raise malformed_stream_error(_event_label(what), f"{reason} in {_beginning(data)}") from None
+        raise malformed_stream_error(_event_label(what), f"{reason} in {_decode_beginning(data)}") from None
     return value
 
 
-def _beginning(data: bytes) -> str:
+def _decode_beginning(data: bytes) -> str:
     return data[:120].decode("utf-8", "replace")
 
 

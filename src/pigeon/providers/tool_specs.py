@@ -30,9 +30,9 @@ def to_sent_tools(tools: Sequence[ToolSpec]) -> tuple[list[ToolSpec], dict[str, 
     for tool in tools:
         name = tool.name
         if to_valid_tool_name(name) != name:
-            name = _free_name(to_valid_tool_name(name), used)
+            name = _make_unique_name(to_valid_tool_name(name), used)
             own_names[name] = tool.name
-        parameters = object_schema(tool.parameters)
+        parameters = to_object_schema(tool.parameters)
         same = name == tool.name and parameters is tool.parameters
         sent.append(tool if same else msgspec.structs.replace(tool, name=name, parameters=parameters))
     return sent, own_names
@@ -50,7 +50,7 @@ async def restore_own_names(
                 yield delta
 
 
-def object_schema(schema: dict[str, Json]) -> dict[str, Json]:
+def to_object_schema(schema: dict[str, Json]) -> dict[str, Json]:
     """The same schema if it is plainly that of an object; else one that accepts whatever the given one accepts."""
     if is_plain_object(schema):
         return schema
@@ -74,7 +74,7 @@ def _to_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _free_name(name: str, used: set[str]) -> str:
+def _make_unique_name(name: str, used: set[str]) -> str:
     candidate, number = name, 2
     while candidate in used:
         ending = f"_{number}"

@@ -289,9 +289,9 @@ class Redactor:
 
     def is_secret(self, variable: str) -> bool:
         """Whether a variable holds a key, by its name or because a key comes from it."""
-        return is_secret(variable, self.variables())
+        return is_secret(variable, self.list_key_variables())
 
-    def variables(self) -> set[str]:
+    def list_key_variables(self) -> set[str]:
         return {name for named in self._named for name in named()}
 
     def refresh(self) -> None:

@@ -21,7 +21,7 @@ from pigeon.wire.model import LEVELS, Model, ThinkingLevel, clamp_level, levels_
 class ModelSource(Protocol):
     def list_available(self) -> list[Model]: ...
 
-    def find(self, provider: str, model_id: str) -> Model | None: ...
+    def find_usable(self, provider: str, model_id: str) -> Model | None: ...
 
 
 class ScopedModel(Struct, frozen=True):
@@ -72,7 +72,7 @@ class ModelChoice:
         reference, level = find_last_choice(branch)
         if not self._explicit and reference is not None:
             previous = self.model
-            self.model = self._source.find(*reference) or self.model
+            self.model = self._source.find_usable(*reference) or self.model
             if self.model is not None and self.model is not previous:
                 self._hooks.on_model_selected(self.model, previous, "restore")
         if level is not None and not self._explicit_level:
@@ -88,7 +88,7 @@ class ModelChoice:
 
     def select_model(self, provider: str, model_id: str) -> Model:
         """Raises if no available model has that name."""
-        model = self._source.find(provider, model_id)
+        model = self._source.find_usable(provider, model_id)
         if model is None and self.model is not None and (self.model.provider, self.model.id) == (provider, model_id):
             model = self.model
         if model is None:

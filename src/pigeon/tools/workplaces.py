@@ -99,7 +99,7 @@ class Workplaces:
         return tool_environment(
             self._environment.variables,
             keep_provider_keys=self._settings.keep_provider_keys,
-            also_secret=self._redactor.variables(),
+            also_secret=self._redactor.list_key_variables(),
             shows_key=self._redactor.has_key,
             conceals=conceals,
             session=self._session_variables(),

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from pigeon.providers.apis import APIS
-from pigeon.providers.catalog.built_in import DATA, KNOWN, BuiltInCatalog, key_variables
+from pigeon.providers.catalog.built_in import DATA, KNOWN, BuiltInCatalog, list_key_variables
 from pigeon.providers.openai_chat.compat import chat_compat_of
 from pigeon.wire.model import LEVELS, levels_of
 
@@ -47,4 +47,4 @@ def test_an_unknown_provider_has_no_models() -> None:
 
 
 def test_the_variables_with_keys_are_known() -> None:
-    assert {"ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_API_KEY", "GEMINI_API_KEY"} <= key_variables()
+    assert {"ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_API_KEY", "GEMINI_API_KEY"} <= list_key_variables()

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pigeon.agent.inference import BlockGrew, BlockOpened, Finished, Metered, ModelMessage, ModelRequest, ToolSpec
-from pigeon.providers.demo.model import DemoModel, build_answer, demo_model
+from pigeon.providers.demo.model import DemoModel, build_answer, make_demo_model
 from pigeon.providers.demo.phrases import DemoReply, DemoStep, phrases_of
 from pigeon.providers.scripted.script import Block, CallBlock, TextBlock, ThinkingBlock
 from pigeon.wire.content import TextContent, ToolCall
@@ -19,7 +19,9 @@ BASIC = ("read", "bash", "edit", "write")
 
 def request(*messages: ModelMessage, tools: tuple[str, ...] = BASIC, thinking: ThinkingLevel = "off") -> ModelRequest:
     specs = [ToolSpec(name=name, description="", parameters={"type": "object"}) for name in tools]
-    return ModelRequest(model=demo_model(), system_prompt="", messages=list(messages), tools=specs, thinking=thinking)
+    return ModelRequest(
+        model=make_demo_model(), system_prompt="", messages=list(messages), tools=specs, thinking=thinking
+    )
 
 
 def user(text: str) -> UserMessage:

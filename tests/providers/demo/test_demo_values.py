@@ -8,8 +8,8 @@ import pytest
 
 from pigeon.agent.inference import OutputFormat
 from pigeon.agent.output_schema import OutputSchema
-from pigeon.providers.demo.model import build_answer, demo_model
-from pigeon.providers.demo.values import build_matching_value, select_known
+from pigeon.providers.demo.model import build_answer, make_demo_model
+from pigeon.providers.demo.values import build_matching_value, select_relevant_files
 from pigeon.providers.scripted.script import CallBlock, TextBlock
 from pigeon.sdk.output import OutputType
 from pigeon.wire import codec
@@ -55,13 +55,14 @@ ODD: list[Any] = [
 def test_there_is_a_value_for_any_schema(schema: Any, listed: list[str]) -> None:
     accepted = OutputSchema(schema)
     accepted.validate_arguments(
-        build_matching_value(accepted.parameters, select_known("Which of them are tests?", listed))
+        build_matching_value(accepted.parameters, select_relevant_files("Which of them are tests?", listed))
     )
 
 
 def test_a_text_for_a_pattern_that_cannot_be_guessed_is_a_plain_one() -> None:
     assert isinstance(
-        build_matching_value({"type": "string", "pattern": "^(?:x|y)-[0-9]{4}$"}, select_known("Which?", [])), str
+        build_matching_value({"type": "string", "pattern": "^(?:x|y)-[0-9]{4}$"}, select_relevant_files("Which?", [])),
+        str,
     )
 
 
@@ -76,12 +77,12 @@ def test_a_text_for_a_pattern_that_cannot_be_guessed_is_a_plain_one() -> None:
     ],
 )
 def test_a_list_of_texts_has_the_files_that_the_question_names(question: str, names: list[str]) -> None:
-    assert build_matching_value(TEXTS, select_known(question, LISTED)) == names
+    assert build_matching_value(TEXTS, select_relevant_files(question, LISTED)) == names
 
 
 def test_tools_come_first_and_then_the_value() -> None:
     wanted = OutputFormat(TEXTS)
-    (text, call) = build_answer(a_request(demo_model(), user_message("list the files"), output=wanted))
+    (text, call) = build_answer(a_request(make_demo_model(), user_message("list the files"), output=wanted))
     assert isinstance(text, TextBlock)
     assert isinstance(call, CallBlock)
     history = [
@@ -89,7 +90,7 @@ def test_tools_come_first_and_then_the_value() -> None:
         assistant_message(tool_call("c1", command="ls -A .")),
         tool_result("c1", "a.py\nb.py"),
     ]
-    (text,) = build_answer(a_request(demo_model(), *history, output=wanted))
+    (text,) = build_answer(a_request(make_demo_model(), *history, output=wanted))
     assert isinstance(text, TextBlock)
     assert codec.decode(text.text) == ["a.py", "b.py"]
 
@@ -101,6 +102,6 @@ def test_a_reminder_of_the_agent_is_not_the_question() -> None:
         tool_result("c1", "a.py"),
     ]
     history += [assistant_message(), user_message("<reminder>\nIs all of it done?\n</reminder>")]
-    (text,) = build_answer(a_request(demo_model(), *history, output=OutputFormat(TEXTS)))
+    (text,) = build_answer(a_request(make_demo_model(), *history, output=OutputFormat(TEXTS)))
     assert isinstance(text, TextBlock)
     assert codec.decode(text.text) == ["a.py"]

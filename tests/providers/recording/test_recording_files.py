@@ -65,5 +65,5 @@ def test_half_a_line_at_the_end_is_left_out(tmp_path: Path) -> None:
 def test_the_clock_goes_on_behind_its_last_reading(tmp_path: Path) -> None:
     path = write_recording(tmp_path / "clock", HEADER, {"kind": "clock", "readings": [5, 9]}, AGENT)
     recording = Recording(str(path))
-    assert [recording.now() for _ in range(4)] == [5, 9, 10, 11]
+    assert [recording.next_clock_reading() for _ in range(4)] == [5, 9, 10, 11]
     recording.close()

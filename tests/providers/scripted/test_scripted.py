@@ -21,7 +21,7 @@ from pigeon.agent.inference import (
     ModelRequest,
     ToolSpec,
 )
-from pigeon.providers.scripted.model import ScriptedModel, scripted_model
+from pigeon.providers.scripted.model import ScriptedModel, make_scripted_model
 from pigeon.providers.scripted.playback import PieceCutter
 from pigeon.wire.content import TextContent
 from pigeon.wire.messages import ToolResultMessage, UserMessage
@@ -30,7 +30,7 @@ from pigeon.wire.messages import ToolResultMessage, UserMessage
 def request(path: Path, *messages: ModelMessage, system: str = "be brief", tools: tuple[str, ...] = ()) -> ModelRequest:
     said = list(messages) or [user("hello")]
     specs = [ToolSpec(name=name, description="", parameters={"type": "object"}) for name in tools]
-    return ModelRequest(model=scripted_model(str(path), str), system_prompt=system, messages=said, tools=specs)
+    return ModelRequest(model=make_scripted_model(str(path), str), system_prompt=system, messages=said, tools=specs)
 
 
 def user(text: str) -> UserMessage:
@@ -72,7 +72,7 @@ async def test_a_path_begins_where_the_agent_says(tmp_path: Path) -> None:
         def inside(path: str, folder: Path = folder) -> str:
             return str(folder / path)
 
-        model = scripted_model("replies.json", inside)
+        model = make_scripted_model("replies.json", inside)
         assert (model.id, model.name) == ("replies.json", name)
         asked = ModelRequest(model=model, system_prompt="", messages=[user("hello")], tools=[])
         assert text_in(await answer(ScriptedModel(inside), asked)) == f"I am {name}"
@@ -266,10 +266,10 @@ def test_pieces_join_to_the_text_and_are_always_the_same(text: str, low: int, mo
 
 def test_the_model_record_tells_what_the_script_says_of_itself(tmp_path: Path) -> None:
     path = script(tmp_path, {"name": "Mine", "reasoning": False, "contextWindow": 1000})
-    model = scripted_model(str(path), str)
+    model = make_scripted_model(str(path), str)
     assert (model.provider, model.api, model.id) == ("scripted", "scripted", str(path))
     assert (model.name, model.reasoning, model.context_window) == ("Mine", False, 1000)
-    assert scripted_model("nowhere.json", str).reasoning
+    assert make_scripted_model("nowhere.json", str).reasoning
 
 
 async def test_the_example_in_the_documentation_is_a_valid_script(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from pigeon.agent.inference import Failure
 from pigeon.agent.scope import Scope
-from pigeon.providers.request import output_cap
+from pigeon.providers.request import choose_output_cap
 from pigeon.session.compaction.summarizer import (
     MOST_OF_A_RESULT,
     ROLE,
@@ -126,13 +126,13 @@ async def test_a_summary_may_be_as_long_as_the_model_can_write() -> None:
     summaries = Summaries("SUMMARY")
     await summaries.summary(user_message("hello"), context_window=200_000, max_tokens=32_000, reasoning=True)
     request = summaries.answers.requests[0]
-    assert (request.max_tokens, output_cap(request), request.thinking) == (None, 32_000, "low")
+    assert (request.max_tokens, choose_output_cap(request), request.thinking) == (None, 32_000, "low")
 
 
 async def test_a_long_conversation_leaves_room_for_its_summary() -> None:
     summaries = Summaries(*["SUMMARY"] * 9)
     await summaries.summary(*(user_message("x" * 10_000) for _ in range(99)), context_window=100_000, max_tokens=32_000)
-    caps = [output_cap(request) for request in summaries.answers.requests]
+    caps = [choose_output_cap(request) for request in summaries.answers.requests]
     assert len(caps) > 1
     assert min(caps) > 10_000
 

@@ -15,7 +15,7 @@ from fakes.agent_loop import answer_with_calls
 from pigeon.agent.answer import AnswerStream
 from pigeon.agent.inference import ModelRequest
 from pigeon.agent.scope import Scope
-from pigeon.providers.scripted.model import ScriptedModel, scripted_model
+from pigeon.providers.scripted.model import ScriptedModel, make_scripted_model
 from pigeon.session.history.entry_line import line_from_entry
 from pigeon.session.policies.policy import CompletedTurn
 from pigeon.session.policies.stream_rules import MOST_CUTS, WINDOW, CompiledRule, RuleWatch, StreamRules, Window
@@ -338,7 +338,7 @@ async def test_the_answer_is_cut_in_the_stream(tmp_path: Path) -> None:
     reply = {"blocks": [{"type": "text", "text": "this is bad and goes on and on", "repeat": 50}], "hang": True}
     script.write_text(json.dumps({"replies": [reply], "chunk": 4}))
     setup = RulesSetup(rule())
-    asked = ModelRequest(model=scripted_model(str(script), str), system_prompt="", messages=[SAID], tools=[])
+    asked = ModelRequest(model=make_scripted_model(str(script), str), system_prompt="", messages=[SAID], tools=[])
 
     async def keep_message(message: Message) -> Message:
         return message

@@ -25,8 +25,8 @@ from pigeon.config.settings import Settings
 from pigeon.frontends.call import CommandCall
 from pigeon.frontends.printing import colour_text, has_colours, print_coloured, print_line
 from pigeon.providers.apis import find_api
-from pigeon.providers.catalog.built_in import current_provider_name
-from pigeon.providers.default_model import default_of, first_usable
+from pigeon.providers.catalog.built_in import to_current_provider_name
+from pigeon.providers.default_model import default_model_of, find_first_usable_model
 from pigeon.providers.errors import from_exception
 from pigeon.providers.http.client import HttpClient
 from pigeon.providers.http.recorders import HttpRequest
@@ -238,7 +238,9 @@ def diagnose_model_servers(here: CheckedSetup) -> Iterator[Finding]:
         yield Finding("network", "note", "model servers were not contacted", "run without --offline to contact them")
         return
     models = [
-        model for provider in here.providers_with_keys() if (model := default_of(provider, here.registry)) is not None
+        model
+        for provider in here.providers_with_keys()
+        if (model := default_model_of(provider, here.registry)) is not None
     ]
     yield from asyncio.run(_check_servers(models, here.registry, here.environment, here.layers.settings, here.redactor))
 
@@ -278,10 +280,10 @@ async def _prove_sandbox(setup: SandboxControl) -> None:
 def _find_default_model(settings: Settings, registry: ModelRegistry) -> Model | None:
     provider, name = settings.default_provider, settings.default_model
     if not isinstance(provider, Absent) and not isinstance(name, Absent):
-        found = registry.find(current_provider_name(provider), name)
+        found = registry.find_usable(to_current_provider_name(provider), name)
         if found is not None:
             return found
-    return first_usable(registry)
+    return find_first_usable_model(registry)
 
 
 def _check_folder(subject: str, path: str, advice: str) -> Finding:

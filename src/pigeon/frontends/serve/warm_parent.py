@@ -19,7 +19,7 @@ from pigeon.frontends.serve.warming import collect_garbage, warm_up
 from pigeon.frontends.serve.worker import decode_request, run_worker
 from pigeon.frontends.serve.worker_process import WARM_UP
 from pigeon.frontends.starting import mask_prints, redirect_streams
-from pigeon.providers.http.client import own_certificates
+from pigeon.providers.http.client import load_default_certificates
 from pigeon.secrets.redactor import Redactor
 from pigeon.system.process.fork_server import serve_forks
 from pigeon.system.process.immortal_objects import make_all_immortal
@@ -33,7 +33,7 @@ def main() -> None:
     import_all()
     with suppress(OSError):
         # If each worker loaded them, they would take most of a megabyte each.
-        own_certificates()
+        load_default_certificates()
     warm = os.environ.get(WARM_UP) != "off"
     if warm:
         with tempfile.TemporaryDirectory(prefix="pigeon-") as folder:

@@ -18,11 +18,11 @@ from pigeon.providers.http.exchange import encode_body, stream_exchange
 from pigeon.providers.http.recorders import HttpRequest
 from pigeon.providers.request import (
     RequestSetup,
+    choose_output_cap,
     compat_of,
     join_url,
+    make_request_headers,
     mapped_level,
-    output_cap,
-    request_headers,
     split_budget,
 )
 from pigeon.wire.base import Absent, Json
@@ -91,7 +91,7 @@ def headers_of(request: ModelRequest, setup: RequestSetup, body: dict[str, Any])
     if compat.get("sendSessionAffinityHeaders") and request.session_id and request.cache != "none":
         name = "x-session-id" if compat.get("sessionAffinityFormat") == "openrouter" else "x-session-affinity"
         headers[name] = request.session_id
-    return request_headers(headers, access.headers)
+    return make_request_headers(headers, access.headers)
 
 
 def convert_ahead(request: ModelRequest, cache: HistoryCache) -> None:
@@ -109,12 +109,12 @@ def body_of(
     mark = _cache_mark(request, compat)
     unsigned = bool(compat.get("allowEmptySignature"))
     messages = convert_conversation(request, cache, to_call_id, lambda history, _: _to_messages(history, unsigned))
-    _mark_last(messages, mark)
+    _mark_last_user_message(messages, mark)
     thinking = _thinking_fields(request, compat, budgets)
     body: dict[str, Any] = {
         "model": model.id,
         "messages": messages,
-        "max_tokens": thinking.pop("max_tokens", 0) or output_cap(request) or FALLBACK_MAX_TOKENS,
+        "max_tokens": thinking.pop("max_tokens", 0) or choose_output_cap(request) or FALLBACK_MAX_TOKENS,
         "stream": True,
     }
     if request.system_prompt.strip():
@@ -147,7 +147,7 @@ def _set_cache_mark(block: dict[str, Any], mark: dict[str, str] | None) -> dict[
     return block
 
 
-def _mark_last(messages: list[dict[str, Any]], mark: dict[str, str] | None) -> None:
+def _mark_last_user_message(messages: list[dict[str, Any]], mark: dict[str, str] | None) -> None:
     """Mark the end of the conversation as a cache entry, if it is the user's."""
     if mark and messages and messages[-1]["role"] == "user":
         content = messages[-1]["content"]

@@ -10,7 +10,7 @@ from pigeon.wire.base import Absent, Json
 from pigeon.wire.model import Model
 
 
-def _is_known_for(model: Model, _: bool) -> bool:
+def _supports_output_format(model: Model, _: bool) -> bool:
     """Models that support strict tools also support an answer schema: both came with the same models."""
     compat = {} if isinstance(model.compat, Absent) else model.compat
     return is_served_by(model, "anthropic.com") and compat.get("supportsStrictTools") is True
@@ -30,5 +30,5 @@ ANTHROPIC_MESSAGES = Api(
     headers={"anthropic-version": "2023-06-01"},
     key_header="x-api-key",
     models_path=lambda address: "/models" if address.endswith("/v1") else "/v1/models",
-    output=OutputField(is_known_for=_is_known_for, takes=_is_accepted_keyword, accepts=_has_plain_names),
+    output=OutputField(is_known_for=_supports_output_format, takes=_is_accepted_keyword, accepts=_has_plain_names),
 )

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from pigeon.agent.inference import BlockClosed, BlockGrew, Delta, Failure, Finished
 from pigeon.providers.errors import StreamBroken, from_event, truncated_stream_error, unknown_stop_failure
-from pigeon.providers.stream_translator import StreamTranslator, decode_event, metered_delta
+from pigeon.providers.stream_translator import StreamTranslator, decode_event, make_metered_delta
 from pigeon.system.ids import RANDOM_IDS
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT
@@ -146,7 +146,7 @@ class AnthropicStream(StreamTranslator):
         if kind == "content_block_delta":
             block = self._open.get(event.index) or self._last_open_block(event.index)
             if block is not None and event.delta is not None:
-                block.append_delta(event.delta, out, self.count_held)
+                block.append_delta(event.delta, out, self.count_held_characters)
         elif kind == "content_block_start":
             if event.content_block is not None:
                 self._start_block(event.index, event.content_block, out)
@@ -184,14 +184,14 @@ class AnthropicStream(StreamTranslator):
         if stop is None:
             raise truncated_stream_error("a stop reason")
         if stop in _STOPS:
-            return self.finished_delta(_STOPS[stop])
-        return self.finished_delta("error", _failure_of_stop(stop, self._details))
+            return self.make_finished_delta(_STOPS[stop])
+        return self.make_finished_delta("error", _failure_of_stop(stop, self._details))
 
     def _begin_message(self, message: _WholeMessage | None, out: list[Delta]) -> None:
         self._begun = True
         if message is None:
             return
-        self.report_name(out, message.id, message.model, self._model)
+        self.report_id_and_model(out, message.id, message.model, self._model)
         self._add_usage(message.usage, out)
 
     def _start_block(self, index: int, block: _ContentBlock, out: list[Delta]) -> None:
@@ -254,7 +254,7 @@ class AnthropicStream(StreamTranslator):
         self._counts = [old if new is None else new for old, new in zip(self._counts, fresh, strict=True)]
         sent, output, read, written, written1h = self._counts
         out.append(
-            metered_delta(sent=sent, output=output, cache_read=read, cache_write=written, cache_write_1h=written1h)
+            make_metered_delta(sent=sent, output=output, cache_read=read, cache_write=written, cache_write_1h=written1h)
         )
 
 

@@ -71,19 +71,19 @@ KNOWN: dict[str, KnownProvider] = {
 _CURRENT = {known.earlier: name for name, known in KNOWN.items() if known.earlier}
 
 
-def current_provider_name(provider: str) -> str:
+def to_current_provider_name(provider: str) -> str:
     """The current name of a provider."""
     return _CURRENT.get(provider.lower(), provider)
 
 
-def current_reference(text: str) -> str:
+def to_current_reference(text: str) -> str:
     """A reference `provider/…` with the current name of its provider."""
     head, slash, rest = text.partition("/")
-    return f"{current_provider_name(head)}/{rest}" if slash else text
+    return f"{to_current_provider_name(head)}/{rest}" if slash else text
 
 
 @cache
-def key_variables() -> frozenset[str]:
+def list_key_variables() -> frozenset[str]:
     """Every environment variable that may hold a provider's key."""
     return frozenset({name for known in KNOWN.values() for name in (*known.keys, *known.bearer)})
 

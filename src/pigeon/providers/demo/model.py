@@ -49,7 +49,7 @@ class DemoModel:
             yield delta
 
 
-def demo_model() -> Model:
+def make_demo_model() -> Model:
     """The model record of the demo."""
     return Model(
         id=GUIDE,
@@ -81,13 +81,13 @@ def build_answer(request: ModelRequest) -> list[Block]:
             # Earlier results were reported when they came.
             said = _result_text(steps[done - 1], results[-1])
         if done < len(steps) and not (results and results[-1].is_error):
-            return _next_step(request, steps[done], said)
+            return _build_step_blocks(request, steps[done], said)
     if request.output is not None:
-        said = _output_text(request, text)
+        said = _make_structured_output(request, text)
     return _with_thought(request, thought, [TextBlock(text=said)])
 
 
-def _next_step(request: ModelRequest, step: DemoStep, said: str) -> list[Block]:
+def _build_step_blocks(request: ModelRequest, step: DemoStep, said: str) -> list[Block]:
     lead = f"{said}\n\n" if said else ""
     action = step.action
     goal = action.goal.format_map(_values_of(step))
@@ -148,12 +148,12 @@ def _result_text(step: DemoStep, message: ToolResultMessage) -> str:
     result = text_of(message.content)
     result = "" if result.strip() == NO_OUTPUT else result.strip("\n")
     if message.is_error:
-        return f"I could not {action.goal.format_map(_values_of(step))}:\n\n{_block(result)}"
+        return f"I could not {action.goal.format_map(_values_of(step))}:\n\n{_to_code_fence(result)}"
     names, lines = _listed_names_of(result), result.splitlines()
     more = [f"and {len(names) - SHOWN_ENTRIES} more"] if len(names) > SHOWN_ENTRIES else []
     values = {
         **_values_of(step),
-        "block": _block(result),
+        "block": _to_code_fence(result),
         "listing": "\n".join(f"- {name}" for name in [*names[:SHOWN_ENTRIES], *more]),
         "entries": f"{len(names)} {'entry' if len(names) == 1 else 'entries'}",
         "lines": f"{len(lines)} {'line' if len(lines) == 1 else 'lines'}"
@@ -163,7 +163,7 @@ def _result_text(step: DemoStep, message: ToolResultMessage) -> str:
     return (action.when_empty if is_empty and action.when_empty else action.done).format_map(values)
 
 
-def _block(text: str) -> str:
+def _to_code_fence(text: str) -> str:
     """The beginning of a text in a code fence that the text itself cannot close."""
     lines = text[:SHOWN_CHARS].splitlines()[:SHOWN_LINES]
     runs = [len(run) for run in re.findall(r"`{3,}", "\n".join(lines))]
@@ -183,12 +183,14 @@ def _last_prompt_and_results(messages: list[ModelMessage]) -> tuple[str, list[To
     return "", results[::-1]
 
 
-def _output_text(request: ModelRequest, question: str) -> str:
+def _make_structured_output(request: ModelRequest, question: str) -> str:
     """The answer for a program, made from the last listing of files in the conversation."""
-    from pigeon.providers.demo.values import build_matching_value, select_known
+    from pigeon.providers.demo.values import build_matching_value, select_relevant_files
 
     assert request.output is not None
-    value = build_matching_value(request.output.schema, select_known(question, _last_listing(request.messages)))
+    value = build_matching_value(
+        request.output.schema, select_relevant_files(question, _last_listing(request.messages))
+    )
     return codec.encode(value).decode()
 
 

@@ -40,7 +40,7 @@ class DemoReply(Struct, frozen=True):
 def phrases_of(text: str) -> list[DemoStep | DemoReply]:
     """What a message asks for, in order; at least one phrase."""
     if len(text) > MAX_CHARS:
-        return [_not_understood(text)]
+        return [_make_not_understood_reply(text)]
     parts = [part for part in (_strip_politeness(part) for part in _split_requests(text)) if part]
     phrases = [_parse_phrase(part) for part in parts]
     if len(phrases) == 1 or (phrases and all(isinstance(one, DemoStep) or one.is_understood for one in phrases)):
@@ -71,10 +71,10 @@ def _parse_phrase(text: str) -> DemoStep | DemoReply:
             if found := form.match(text):
                 named = {name: _strip_quotes(value) for name, value in found.groupdict().items() if value}
                 return DemoStep(action, named)
-    return _not_understood(text)
+    return _make_not_understood_reply(text)
 
 
-def _not_understood(text: str) -> DemoReply:
+def _make_not_understood_reply(text: str) -> DemoReply:
     request = text if len(text) <= LONGEST_SHOWN else text[: LONGEST_SHOWN - 1] + "…"
     said = NOT_UNDERSTOOD.format(request=request) if request else NOT_ASKED
     return DemoReply(said + CANNOT, is_understood=False)

@@ -61,7 +61,7 @@ class Known(Struct, frozen=True):
     names: list[str]
 
 
-def select_known(question: str, listed: list[str]) -> Known:
+def select_relevant_files(question: str, listed: list[str]) -> Known:
     """The question, and those files that match its words; all of them if it has no words about files."""
     words = [word for word in re.findall(r"[a-z0-9_.*-]+", question.lower().rstrip("?.! ")) if word not in _FILLERS]
     wanted = [_ENDINGS.get(word, word.lstrip("*").removesuffix("s") or word) for word in words]
@@ -103,7 +103,7 @@ def _candidates(schema: dict[str, Any], known: Known, depth: int) -> Iterator[Js
         yield _build_value(_merge_schemas(base, part), known, depth)
     if not variants and base.keys() != schema.keys() and ({"anyOf", "oneOf", "allOf"} & schema.keys()):
         yield _build_value(base, known, depth)
-    for kind in _kinds(base):
+    for kind in _guess_types(base):
         yield from _candidates_of_type(kind, base, known, depth)
 
 
@@ -118,7 +118,7 @@ def _merge_schemas(one: dict[str, Any], other: Any) -> dict[str, Any]:
     return out
 
 
-def _kinds(schema: dict[str, Any]) -> list[str]:
+def _guess_types(schema: dict[str, Any]) -> list[str]:
     named = schema.get("type")
     if isinstance(named, str):
         return [named]
@@ -203,13 +203,13 @@ def _candidate_texts(schema: dict[str, Any], known: Known) -> Iterator[str]:
     if "format" in schema and schema["format"] in _FORMATS:
         yield _FORMATS[schema["format"]]
     if "pattern" in schema:
-        yield from _plain_texts(schema)
+        yield from _candidates_for_pattern(schema)
     text = known.names[0] if len(known.names) == 1 else ", ".join(known.names) or known.question
     text = text + "." * (min(least, MOST_ITEMS) - len(text))
     yield text if most is None else text[: int(most)]
 
 
-def _plain_texts(schema: dict[str, Any]) -> Iterator[str]:
+def _candidates_for_pattern(schema: dict[str, Any]) -> Iterator[str]:
     """Texts that a pattern may match; a pattern cannot be analysed by public means, so these are only tried."""
     yield from (text for text in schema.get("examples", []) if isinstance(text, str))
     yield schema["pattern"].removeprefix("^").removesuffix("$")

@@ -20,7 +20,7 @@ from pigeon.providers.history.normalize import (
 )
 from pigeon.providers.http.exchange import encode_body, stream_exchange
 from pigeon.providers.http.recorders import HttpRequest
-from pigeon.providers.request import RequestSetup, join_url, mapped_level, output_cap, request_headers
+from pigeon.providers.request import RequestSetup, choose_output_cap, join_url, make_request_headers, mapped_level
 from pigeon.wire.base import Absent
 from pigeon.wire.content import ImageContent, TextContent, ThinkingContent, UserBlock
 from pigeon.wire.messages import AssistantMessage, ToolResultMessage, UserMessage
@@ -48,7 +48,7 @@ def stream(request: ModelRequest, setup: RequestSetup) -> AsyncIterator[Delta]:
     headers = GOOGLE_GENERATIVE_AI.key_headers(access.key, access.bearer)
     outgoing = HttpRequest(
         url=join_url(request.model.base_url, path),
-        headers=request_headers(headers, access.headers),
+        headers=make_request_headers(headers, access.headers),
         body=encode_body(body_of(request, setup.thinking_budgets, setup.history)),
     )
     return stream_exchange(setup, outgoing, GoogleStream(request.model.id, setup.policy.new_id), "message")
@@ -75,7 +75,7 @@ def body_of(request: ModelRequest, budgets: Mapping[str, int], cache: HistoryCac
             }
         ]
     config: dict[str, Any] = {}
-    cap = output_cap(request)
+    cap = choose_output_cap(request)
     if cap:
         config["maxOutputTokens"] = cap
     if request.output is not None:
@@ -98,42 +98,42 @@ def gemini_generation(model_id: str) -> int:
     return int(found[1] or _NEWEST) if found else 0
 
 
-def _has_levels(model_id: str) -> bool:
+def _takes_thinking_levels(model_id: str) -> bool:
     return gemini_generation(model_id) >= 3 or bool(re.search(r"gemma-?4", model_id.lower()))
 
 
 def _thinking_fields(request: ModelRequest, budgets: Mapping[str, int]) -> dict[str, Any]:
     model = request.model
-    if _has_levels(model.id):
+    if _takes_thinking_levels(model.id):
         return _level_fields(request)
     if request.thinking == "off":
         # Pro always thinks: its smallest budget comes nearest to "off".
-        return {"thinkingBudget": _BUDGETS["pro"]["minimal"] if _family(model) == "pro" else 0}
-    return {"includeThoughts": True, "thinkingBudget": _budget(model, request.thinking, budgets)}
+        return {"thinkingBudget": _BUDGETS["pro"]["minimal"] if _budget_family_of(model) == "pro" else 0}
+    return {"includeThoughts": True, "thinkingBudget": _choose_thinking_budget(model, request.thinking, budgets)}
 
 
 def _level_fields(request: ModelRequest) -> dict[str, Any]:
     level = request.thinking
     if level != "off":
-        return {"includeThoughts": True, "thinkingLevel": _level(request.model, level)}
+        return {"includeThoughts": True, "thinkingLevel": _to_api_level(request.model, level)}
     # These models always think: the lowest level they know comes nearest to "off".
     lowest = next((known for known in levels_of(request.model) if known != "off"), "minimal")
-    return {"thinkingLevel": _level(request.model, lowest)}
+    return {"thinkingLevel": _to_api_level(request.model, lowest)}
 
 
-def _level(model: Model, level: str) -> str:
+def _to_api_level(model: Model, level: str) -> str:
     return (mapped_level(model, level, None) or _LEVELS[level]).upper()
 
 
-def _budget(model: Model, level: str, own: Mapping[str, int]) -> int:
+def _choose_thinking_budget(model: Model, level: str, own: Mapping[str, int]) -> int:
     known = level if level in ("minimal", "low", "medium", "high") else "high"
     if known in own:
         return own[known]
-    family = _family(model)
+    family = _budget_family_of(model)
     return _BUDGETS[family][known] if family else _DYNAMIC
 
 
-def _family(model: Model) -> str:
+def _budget_family_of(model: Model) -> str:
     """The family that decides the model's budgets; empty if unknown."""
     if gemini_generation(model.id) != 2:
         return ""

@@ -10,7 +10,7 @@ from pigeon.wire.base import Json
 from pigeon.wire.model import Model
 
 
-def _is_known_for(model: Model, beside_tools: bool) -> bool:
+def _supports_output_format(model: Model, beside_tools: bool) -> bool:
     """Before the third generation a request may have tools or a schema, not both."""
     found = re.match(r"gemini-(?:(\d+)(?:\.(\d+))?|[a-z-]*\blatest\b)", model.id.lower())
     if found is None or not is_served_by(model, "googleapis.com"):
@@ -35,6 +35,6 @@ GOOGLE_GENERATIVE_AI = Api(
     adapter="pigeon.providers.google.adapter",
     key_header="x-goog-api-key",
     output=OutputField(
-        is_known_for=_is_known_for, takes=_is_accepted_keyword, accepts=_has_no_empty_object, strict=False
+        is_known_for=_supports_output_format, takes=_is_accepted_keyword, accepts=_has_no_empty_object, strict=False
     ),
 )

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from pigeon.agent.inference import BlockClosed, BlockGrew, BlockKind, Delta, Failure, Finished
 from pigeon.providers.errors import StreamBroken, from_event, truncated_stream_error
-from pigeon.providers.stream_translator import StreamTranslator, decode_event, metered_delta
+from pigeon.providers.stream_translator import StreamTranslator, decode_event, make_metered_delta
 from pigeon.system.ids import RANDOM_IDS
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT
@@ -89,7 +89,7 @@ class GoogleStream(StreamTranslator):
         chunk = decode_event(_decoder, _GeminiChunk, data, "A chunk of the answer")
         if chunk.error:
             raise StreamBroken(_failure_of_error(chunk.error, data))
-        self.report_name(out, chunk.response_id, chunk.model_version, self._model)
+        self.report_id_and_model(out, chunk.response_id, chunk.model_version, self._model)
         if chunk.prompt_feedback is not None and chunk.prompt_feedback.block_reason:
             feedback = chunk.prompt_feedback
             self._reason, self._why = feedback.block_reason, feedback.block_reason_message or ""
@@ -111,10 +111,10 @@ class GoogleStream(StreamTranslator):
         self._close_block(out)
         self.raw_stop = reason
         if reason == "STOP":
-            return self.finished_delta("toolUse" if self._call_ids else "stop")
+            return self.make_finished_delta("toolUse" if self._call_ids else "stop")
         if reason == "MAX_TOKENS":
-            return self.finished_delta("length")
-        return self.finished_delta("error", _failure_of_stop(reason, self._why))
+            return self.make_finished_delta("length")
+        return self.make_finished_delta("error", _failure_of_stop(reason, self._why))
 
     def _add_part(self, part: _ContentPart, out: list[Delta]) -> None:
         if part.function_call is not None:
@@ -154,7 +154,7 @@ class GoogleStream(StreamTranslator):
 def _usage_delta(usage: _UsageMetadata) -> Delta:
     cached = usage.cached_content_token_count or 0
     thought = usage.thoughts_token_count or 0
-    return metered_delta(
+    return make_metered_delta(
         sent=(usage.prompt_token_count or 0) - cached,
         output=(usage.candidates_token_count or 0) + thought,
         cache_read=cached,

@@ -70,7 +70,7 @@ class HistoryCache:
         at = len(self._known)
         last: list[Any] = []
         while at < len(messages):
-            end = _chunk_end(messages, at)
+            end = _find_chunk_end(messages, at)
             last = self._convert_chunk(messages[at:end], request.model, convert, is_last=end == len(messages))
             at = end
         return [*self._items, *last]
@@ -131,7 +131,7 @@ def convert_conversation(
     return cache.to_items(request, call_id_form, convert)
 
 
-def _chunk_end(messages: list[ModelMessage], at: int) -> int:
+def _find_chunk_end(messages: list[ModelMessage], at: int) -> int:
     at += 1
     while at < len(messages) and not is_sent_as_item(messages[at]):
         at += 1

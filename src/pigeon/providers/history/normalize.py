@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable
 
 from pigeon.agent.inference import ModelMessage
-from pigeon.providers.catalog.built_in import current_provider_name
+from pigeon.providers.catalog.built_in import to_current_provider_name
 from pigeon.wire.base import ABSENT, Absent
 from pigeon.wire.content import (
     AssistantBlock,
@@ -59,7 +59,7 @@ def frame_with_user_turns(messages: list[ModelMessage]) -> list[ModelMessage]:
     if not any(isinstance(message, UserMessage) for message in before):
         messages = [_OPENING, *messages]
     for message in reversed(messages):
-        if isinstance(message, UserMessage) or _has_call(message):
+        if isinstance(message, UserMessage) or _has_sent_call(message):
             break
         if is_sent_as_item(message):
             return [*messages, _CLOSING]
@@ -77,7 +77,7 @@ def normalize_messages(messages: list[ModelMessage], model: Model, ids: CallIds)
         if isinstance(message, UserMessage):
             out.append(_normalize_user(message, sees_images))
         elif isinstance(message, AssistantMessage) and is_sent_as_item(message):
-            end = _turn_end(messages, at)
+            end = _find_turn_end(messages, at)
             out.extend(_normalize_turn(message, messages[at:end], model, ids))
             at = end
     _fill_blank_turns(out)
@@ -127,7 +127,7 @@ def _is_blank(message: UserMessage) -> bool:
     return all(isinstance(block, TextContent) and (not block.text or block.text.isspace()) for block in content)
 
 
-def _turn_end(messages: list[ModelMessage], at: int) -> int:
+def _find_turn_end(messages: list[ModelMessage], at: int) -> int:
     """The start of the next answer: results may come late, behind an interjection or an omitted answer."""
     while at < len(messages) and not is_sent_as_item(messages[at]):
         at += 1
@@ -155,7 +155,7 @@ def _normalize_turn(
     paired: list[ModelMessage] = [
         _normalize_result(results[old], call, sees_images)
         if old in results
-        else _missing_result(call, answer.timestamp)
+        else _make_missing_result(call, answer.timestamp)
         for old, call in zip(renamed, _calls(blocks), strict=True)
     ]
     unchanged = len(blocks) == len(answer.content) and all(map(operator.is_, blocks, answer.content))
@@ -166,15 +166,15 @@ def is_same_model(message: AssistantMessage, model: Model) -> bool:
     """True if the answer came from exactly this model."""
     if (message.api, message.model) != (model.api, model.id):
         return False
-    return message.provider == model.provider or current_provider_name(message.provider) == model.provider
+    return message.provider == model.provider or to_current_provider_name(message.provider) == model.provider
 
 
-def has_tool_traffic(messages: list[ModelMessage]) -> bool:
+def has_sent_tool_calls(messages: list[ModelMessage]) -> bool:
     """True if the history has a call that is sent."""
-    return any(_has_call(message) for message in messages)
+    return any(_has_sent_call(message) for message in messages)
 
 
-def _has_call(message: ModelMessage) -> bool:
+def _has_sent_call(message: ModelMessage) -> bool:
     if not isinstance(message, AssistantMessage) or message.stop_reason in ("error", "aborted"):
         return False
     return bool(_calls(message.content))
@@ -264,7 +264,7 @@ def _with_blocks(answer: AssistantMessage, blocks: list[AssistantBlock]) -> Assi
 
 
 def _normalize_result(result: ToolResultMessage, call: ToolCall, sees_images: bool) -> ToolResultMessage:
-    content = _result_blocks(result.content, TOOL_IMAGE, sees_images)
+    content = _normalize_result_blocks(result.content, TOOL_IMAGE, sees_images)
     if content is result.content and result.tool_call_id == call.id and result.tool_name == call.name:
         return result
     return ToolResultMessage(
@@ -276,7 +276,7 @@ def _normalize_result(result: ToolResultMessage, call: ToolCall, sees_images: bo
     )
 
 
-def _result_blocks(blocks: list[UserBlock], note: str, sees_images: bool) -> list[UserBlock]:
+def _normalize_result_blocks(blocks: list[UserBlock], note: str, sees_images: bool) -> list[UserBlock]:
     """A result is never blank: several APIs refuse that."""
     shown = _with_image_notes(blocks, note, sees_images)
     if all(isinstance(block, ImageContent) or (block.text and not block.text.isspace()) for block in shown) and shown:
@@ -284,7 +284,7 @@ def _result_blocks(blocks: list[UserBlock], note: str, sees_images: bool) -> lis
     return without_blank_texts(shown) or [TextContent(text=NO_OUTPUT)]
 
 
-def _missing_result(call: ToolCall, timestamp: int) -> ToolResultMessage:
+def _make_missing_result(call: ToolCall, timestamp: int) -> ToolResultMessage:
     return ToolResultMessage(
         tool_call_id=call.id,
         tool_name=call.name,

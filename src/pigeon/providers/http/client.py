@@ -191,7 +191,7 @@ class HttpClient:
 
         address = self._addresses.get(request.url)
         if address is None:
-            address = self._addresses[request.url] = address_of(request.url)
+            address = self._addresses[request.url] = to_ascii_url(request.url)
         outgoing = httpcore2.Request(
             request.method.encode(),
             address,
@@ -316,14 +316,14 @@ def _proxy_for(url: str, environment: Mapping[str, str], otherwise: str) -> str 
     except ValueError:
         # The request itself fails for this reason, naming it.
         return None
-    proxies = _proxies(environment)
+    proxies = _read_proxies(environment)
     proxy = proxies.get(parts.scheme) or proxies.get("all")
     if not proxy and not _is_local_host(parts.hostname or ""):
         proxy = otherwise
     return None if not proxy or proxy_bypass_environment(parts.netloc, proxies) else proxy
 
 
-def _proxies(environment: Mapping[str, str]) -> dict[str, str]:
+def _read_proxies(environment: Mapping[str, str]) -> dict[str, str]:
     """Proxies by scheme, and the exceptions as `no`; like `urllib.request.getproxies_environment` for this mapping."""
     proxies: dict[str, str] = {}
     names = [name for name in environment if name.lower().endswith("_proxy")]
@@ -350,10 +350,10 @@ def _new_pool(route: Route, environment: Mapping[str, str]) -> httpcore2.AsyncCo
     from pigeon.providers.http.network import Network
 
     secure, proxy = route
-    certificates = _certificates(environment) if secure or proxy is not None else None
+    certificates = _load_certificates(environment) if secure or proxy is not None else None
     return httpcore2.AsyncConnectionPool(
         ssl_context=certificates,
-        proxy=None if proxy is None else _proxy_at(proxy, certificates),
+        proxy=None if proxy is None else _make_proxy(proxy, certificates),
         max_connections=None,
         max_keepalive_connections=KEPT_CONNECTIONS,
         keepalive_expiry=KEPT_SECONDS,
@@ -362,7 +362,7 @@ def _new_pool(route: Route, environment: Mapping[str, str]) -> httpcore2.AsyncCo
 
 
 @cache
-def own_certificates() -> ssl.SSLContext:
+def load_default_certificates() -> ssl.SSLContext:
     """The trusted certificates, unless the environment names others; loaded once in a process."""
     import httpcore2
 
@@ -370,7 +370,7 @@ def own_certificates() -> ssl.SSLContext:
     return httpcore2.default_ssl_context(_trust_env=False)
 
 
-def _certificates(environment: Mapping[str, str]) -> ssl.SSLContext:
+def _load_certificates(environment: Mapping[str, str]) -> ssl.SSLContext:
     import ssl
 
     file, folder = environment.get("SSL_CERT_FILE"), environment.get("SSL_CERT_DIR")
@@ -379,13 +379,13 @@ def _certificates(environment: Mapping[str, str]) -> ssl.SSLContext:
             return ssl.create_default_context(cafile=file)
         if folder:
             return ssl.create_default_context(capath=folder)
-        return own_certificates()
+        return load_default_certificates()
     except OSError as error:
         place = file or folder or "the system's store"
         raise OSError(f"the certificates in {place} cannot be loaded (SSL_CERT_FILE, SSL_CERT_DIR): {error}") from None
 
 
-def _proxy_at(url: str, certificates: ssl.SSLContext | None) -> httpcore2.Proxy:
+def _make_proxy(url: str, certificates: ssl.SSLContext | None) -> httpcore2.Proxy:
     from importlib.util import find_spec
     from urllib.parse import unquote
 
@@ -395,7 +395,7 @@ def _proxy_at(url: str, certificates: ssl.SSLContext | None) -> httpcore2.Proxy:
     credentials, _, place = rest.rpartition("@")
     # No error text may show the password of a proxy.
     try:
-        address = address_of(f"{scheme.lower()}://{place}")
+        address = to_ascii_url(f"{scheme.lower()}://{place}")
     except InvalidURL as error:
         raise InvalidProxy(f"the proxy cannot be used: {error}") from None
     if address.scheme.decode() not in _PROXY_SCHEMES:
@@ -414,7 +414,7 @@ def _without_credentials(url: str) -> str:
     return f"{scheme}{slashes}{rest.rpartition('@')[2]}" if slashes else url.rpartition("@")[2]
 
 
-def address_of(url: str) -> httpcore2.URL:
+def to_ascii_url(url: str) -> httpcore2.URL:
     """The URL in ASCII: international names in their wire form, other non-ASCII letters escaped."""
     from urllib.parse import quote, urlsplit
 

@@ -59,15 +59,15 @@ async def stream_exchange(
             if response is not None:
                 await response.drop()
     except StreamBroken as broken:
-        yield translator.finished_delta("error", _mask_failure(broken.failure, setup))
+        yield translator.make_finished_delta("error", _mask_failure(broken.failure, setup))
     except Stalled:
-        yield translator.finished_delta("error", _silence_failure(setup.policy.idle_ms))
+        yield translator.make_finished_delta("error", _silence_failure(setup.policy.idle_ms))
     except EventTooLong as error:
-        yield translator.finished_delta(
+        yield translator.make_finished_delta(
             "error", Failure(message=f"The stream cannot be read: {error}", code="malformed_stream")
         )
     except Exception as error:
-        yield translator.finished_delta("error", _mask_failure(from_exception(error), setup))
+        yield translator.make_finished_delta("error", _mask_failure(from_exception(error), setup))
 
 
 class _DeltaReader:
@@ -102,14 +102,14 @@ class _DeltaReader:
             if self.gave_content:
                 self._empty = 0
             else:
-                await self._add_empty_size(len(chunk))
+                await self._count_empty_bytes(len(chunk))
             if batch:
                 return batch
         if self._failed is not None:
             raise self._failed
         return None
 
-    async def _add_empty_size(self, size: int) -> None:
+    async def _count_empty_bytes(self, size: int) -> None:
         """Count bytes without content: if pings come without end, faster than they can be read, everything else gets
         its turn."""
         self._empty += size
@@ -190,7 +190,7 @@ async def _open_response(
                 await response.drop()
         if attempt >= setup.policy.max_retries or not failure.retryable:
             raise StreamBroken(failure)
-        pause = _pause_ms(failure, attempt, setup.policy.max_retry_delay_ms)
+        pause = _retry_pause_ms(failure, attempt, setup.policy.max_retry_delay_ms)
         await setup.policy.sleep(pause)
         attempt += 1
 
@@ -206,7 +206,7 @@ async def _read_refusal(
     return from_response(response.status, response.headers, body, style, urlsplit(url).hostname or "")
 
 
-def _pause_ms(failure: Failure, attempt: int, cap_ms: int) -> int:
+def _retry_pause_ms(failure: Failure, attempt: int, cap_ms: int) -> int:
     import random
 
     asked = failure.retry_after_ms

@@ -192,12 +192,12 @@ class _BufferedStream(httpcore2.AsyncNetworkStream):
         if info == "is_readable":
             # A server that answered early may never read the rest of that request, nor anything after it.
             unsent = transport.get_write_buffer_size() > 0
-            return unsent or self._received.is_readable or _has_input(transport.get_extra_info("socket"))
+            return unsent or self._received.is_readable or _is_closed_or_readable(transport.get_extra_info("socket"))
         names = {"client_addr": "sockname", "server_addr": "peername"}
         return transport.get_extra_info(names.get(info, info))
 
 
-def _has_input(connection: Any) -> bool:
+def _is_closed_or_readable(connection: Any) -> bool:
     """Whether an idle connection has input, which means that the server has closed it, even if the event loop has not
     noticed."""
     descriptor = -1 if connection is None else connection.fileno()

@@ -14,7 +14,7 @@ from pigeon.providers.history.cache import HistoryCache, convert_conversation
 from pigeon.providers.history.normalize import (
     IMAGE_NOTE,
     IMAGES_LEAD,
-    has_tool_traffic,
+    has_sent_tool_calls,
     result_text,
     without_blank_texts,
 )
@@ -24,7 +24,7 @@ from pigeon.providers.openai_chat.api import OPENAI_COMPLETIONS
 from pigeon.providers.openai_chat.compat import ChatCompat, chat_compat_of
 from pigeon.providers.openai_chat.stream import ChatStream
 from pigeon.providers.openai_chat.thinking import thinking_fields
-from pigeon.providers.request import RequestSetup, join_url, output_cap, request_headers, sampling_of
+from pigeon.providers.request import RequestSetup, choose_output_cap, join_url, make_request_headers, sampling_of
 from pigeon.wire import codec
 from pigeon.wire.base import Absent
 from pigeon.wire.content import ImageContent, TextContent, ThinkingContent, ToolCall, UserBlock, has_images
@@ -56,7 +56,7 @@ def headers_of(request: ModelRequest, setup: RequestSetup, compat: ChatCompat) -
     headers = OPENAI_COMPLETIONS.key_headers(setup.access.key, setup.access.bearer)
     if compat.send_session_affinity_headers and request.session_id and request.cache != "none":
         headers.update(affinity_headers(request.session_id, compat.session_affinity_format))
-    return request_headers(headers, setup.access.headers)
+    return make_request_headers(headers, setup.access.headers)
 
 
 def affinity_headers(session_id: str, style: str) -> dict[str, str]:
@@ -91,14 +91,14 @@ def body_of(
         body["stream_options"] = {"include_usage": True}
     if compat.supports_store:
         body["store"] = False
-    cap = output_cap(request)
+    cap = choose_output_cap(request)
     if cap:
         body[compat.max_tokens_field] = cap
     if request.tools:
         body["tools"] = _to_tool_records(request.tools, compat)
         if compat.zai_tool_stream:
             body["tool_stream"] = True
-    elif not compat.is_openai and has_tool_traffic(request.messages):
+    elif not compat.is_openai and has_sent_tool_calls(request.messages):
         # Some proxies refuse a history with calls without this list; OpenAI itself refuses an empty one.
         body["tools"] = []
     body.update(_cache_fields(request, compat))

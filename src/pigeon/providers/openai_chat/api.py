@@ -18,7 +18,7 @@ def has_structured_output(model: Model) -> bool:
     return re.match(_OLD_MODELS, model.id) is None
 
 
-def _is_known_for(model: Model, _: bool) -> bool:
+def _supports_output_format(model: Model, _: bool) -> bool:
     return (is_served_by(model, "openai.com") or is_served_by(model, "azure.com")) and has_structured_output(model)
 
 
@@ -26,7 +26,7 @@ def _is_accepted_keyword(key: str, value: Json) -> bool:
     return key in _LIMITS or (key == "format" and value in STRING_FORMATS)
 
 
-OPENAI_OUTPUT = OutputField(is_known_for=_is_known_for, takes=_is_accepted_keyword)
+OPENAI_OUTPUT = OutputField(is_known_for=_supports_output_format, takes=_is_accepted_keyword)
 OPENAI_COMPLETIONS = Api(
     name="openai-completions", adapter="pigeon.providers.openai_chat.adapter", output=OPENAI_OUTPUT
 )

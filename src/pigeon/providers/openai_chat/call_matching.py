@@ -72,7 +72,7 @@ class PendingCall:
         if self.index < 0 and not self.ids:
             self.call_id = call_id
 
-    def announce(self, name: str, index: int) -> str:
+    def mark_announced_and_pop_held(self, name: str, index: int) -> str:
         """Set the name and block of the call; returns the arguments that were held."""
         self.name, self.index = name, index
         held = "".join(self._held)

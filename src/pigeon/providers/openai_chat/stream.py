@@ -11,7 +11,7 @@ from msgspec import Struct
 from pigeon.agent.inference import BlockClosed, BlockGrew, Delta, Failure, Finished, Sampled
 from pigeon.providers.errors import StreamBroken, from_event, message_of, truncated_stream_error, unknown_stop_failure
 from pigeon.providers.openai_chat.call_matching import CallMatcher, CallPiece, PendingCall
-from pigeon.providers.stream_translator import StreamTranslator, decode_event, metered_delta
+from pigeon.providers.stream_translator import StreamTranslator, decode_event, make_metered_delta
 from pigeon.system.ids import RANDOM_IDS
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT
@@ -102,7 +102,7 @@ class ChatStream(StreamTranslator):
         self._thinking = -1
         self._field = ""
         self._details: list[_Detail] = []
-        self._calls = CallMatcher(self.count_held, new_id)
+        self._calls = CallMatcher(self.count_held_characters, new_id)
         self._reason: str | None = None
         self._sampled = Sampled([], [], [])
 
@@ -113,7 +113,7 @@ class ChatStream(StreamTranslator):
         chunk = decode_event(_decoder, _ChatChunk, data, "A chunk of the answer")
         if chunk.error or name == b"error":
             raise StreamBroken(_failure_of_error(chunk.error, data))
-        self.report_name(out, chunk.id, chunk.model, self._model)
+        self.report_id_and_model(out, chunk.id, chunk.model, self._model)
         usage = chunk.usage
         if chunk.choices:
             choice = chunk.choices[0]
@@ -125,9 +125,9 @@ class ChatStream(StreamTranslator):
                 self.raw_stop = choice.finish_reason
             usage = usage or choice.usage
             if choice.token_ids or choice.logprobs:
-                self._keep_samples(choice)
+                self._keep_sampled_tokens(choice)
         if chunk.prompt_token_ids:
-            self._hold_tokens(self._sampled.prompt_token_ids, chunk.prompt_token_ids)
+            self._extend_within_limit(self._sampled.prompt_token_ids, chunk.prompt_token_ids)
         if usage is not None:
             out.append(_usage_delta(usage))
 
@@ -150,11 +150,11 @@ class ChatStream(StreamTranslator):
             out.append(sampled)
         reason = self._reason
         if reason is None:
-            return self.finished_delta("toolUse" if self._calls.all else "stop")
+            return self.make_finished_delta("toolUse" if self._calls.all else "stop")
         if reason not in _STOPS:
-            return self.finished_delta("error", _failure_of_stop(reason))
+            return self.make_finished_delta("error", _failure_of_stop(reason))
         stop = _STOPS[reason]
-        return self.finished_delta("toolUse" if stop == "stop" and self._calls.all else stop)
+        return self.make_finished_delta("toolUse" if stop == "stop" and self._calls.all else stop)
 
     def _add_delta(self, change: _ChatDelta, out: list[Delta]) -> None:
         if change.reasoning_content or change.reasoning or change.reasoning_text or change.reasoning_details:
@@ -179,12 +179,14 @@ class ChatStream(StreamTranslator):
                     taken.append(self._calls.match_piece(piece, place, taken))
                     self._add_call_piece(taken[-1], piece, out)
 
-    def _keep_samples(self, choice: _ChatChoice) -> None:
-        self._hold_tokens(self._sampled.token_ids, choice.token_ids or [])
+    def _keep_sampled_tokens(self, choice: _ChatChoice) -> None:
+        self._extend_within_limit(self._sampled.token_ids, choice.token_ids or [])
         told = choice.logprobs.content if choice.logprobs else None
-        self._hold_tokens(self._sampled.logprobs, [one.logprob for one in told or [] if one.logprob is not None])
+        self._extend_within_limit(
+            self._sampled.logprobs, [one.logprob for one in told or [] if one.logprob is not None]
+        )
 
-    def _hold_tokens(self, held: list[Any], more: list[Any]) -> None:
+    def _extend_within_limit(self, held: list[Any], more: list[Any]) -> None:
         """Keep tokens that a program may train with, up to a limit that no real answer reaches."""
         if len(held) + len(more) <= MOST_TOKENS:
             held += more
@@ -221,7 +223,7 @@ class ChatStream(StreamTranslator):
         if not text:
             text, name = change.reasoning_text, "reasoning_text"
         for detail in change.reasoning_details or ():
-            self.count_held(len(codec.encode(detail)))
+            self.count_held_characters(len(codec.encode(detail)))
             _merge_detail(self._details, detail)
         if not text:
             text, name = _text_in(change.reasoning_details or []), "reasoning_details"
@@ -242,10 +244,10 @@ class ChatStream(StreamTranslator):
             if call.try_pass_arguments(text):
                 out.append(BlockGrew(call.index, text))
             else:
-                self.count_held(len(text))
+                self.count_held_characters(len(text))
 
     def _announce_call(self, call: PendingCall, name: str, out: list[Delta]) -> None:
-        held = call.announce(name, self.open_block(out, "toolCall", call.call_id, name))
+        held = call.mark_announced_and_pop_held(name, self.open_block(out, "toolCall", call.call_id, name))
         if held:
             out.append(BlockGrew(call.index, held))
 
@@ -255,7 +257,7 @@ def _usage_delta(usage: _ChatUsage) -> Delta:
     cached = prompt.cached_tokens or usage.prompt_cache_hit_tokens or usage.cached_tokens or 0
     written = prompt.cache_write_tokens or 0
     details = usage.completion_tokens_details
-    return metered_delta(
+    return make_metered_delta(
         sent=(usage.prompt_tokens or 0) - cached - written,
         output=usage.completion_tokens or 0,
         cache_read=cached,

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from pigeon.agent.inference import ModelRequest
 from pigeon.providers.openai_chat.compat import ChatCompat
-from pigeon.providers.request import mapped_level, thinking_share
+from pigeon.providers.request import mapped_level, thinking_budget_within
 from pigeon.wire.model import Model
 
 BUDGET_FIELD = "thinking_token_budget"
@@ -54,7 +54,7 @@ def thinking_fields(
     if not request.model.reasoning:
         return {}
     level = request.thinking
-    budget = 0 if level == "off" else thinking_share(level, budgets, cap)
+    budget = 0 if level == "off" else thinking_budget_within(level, budgets, cap)
     choice = _ThinkingChoice(request.model, compat, level, budget)
     fields = _FORMATS.get(compat.thinking_format, _openai_fields)(choice)
     field = compat.thinking_token_budget_field or (BUDGET_FIELD if compat.supports_thinking_token_budget else "")

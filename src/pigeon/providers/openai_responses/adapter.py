@@ -21,11 +21,11 @@ from pigeon.providers.openai_responses.stream import ResponsesStream
 from pigeon.providers.request import (
     Access,
     RequestSetup,
+    choose_output_cap,
     compat_of,
     join_url,
+    make_request_headers,
     mapped_level,
-    output_cap,
-    request_headers,
     sampling_of,
 )
 from pigeon.wire import codec
@@ -50,7 +50,7 @@ def stream(request: ModelRequest, setup: RequestSetup) -> AsyncIterator[Delta]:
     url = join_url(request.model.base_url, "responses")
     if _is_azure(request.model):
         url = azure_url(request.model, setup.access.env)
-        body["model"] = _deployment(request.model.id, setup.access.env)
+        body["model"] = _find_deployment_name(request.model.id, setup.access.env)
     outgoing = HttpRequest(url=url, headers=headers_of(request, setup.access), body=encode_body(body))
     return stream_exchange(setup, outgoing, ResponsesStream(request.model.id, setup.policy.new_id), "message")
 
@@ -67,7 +67,7 @@ def headers_of(request: ModelRequest, access: Access) -> dict[str, str]:
             headers["x-client-request-id"] = request.session_id
             if style != "openai-nosession":
                 headers["session_id"] = request.session_id
-    return request_headers(headers, access.headers)
+    return make_request_headers(headers, access.headers)
 
 
 def convert_ahead(request: ModelRequest, cache: HistoryCache) -> None:
@@ -88,7 +88,7 @@ def body_of(request: ModelRequest, cache: HistoryCache | None = None) -> dict[st
         "stream": True,
         "store": False,
     }
-    cap = output_cap(request)
+    cap = choose_output_cap(request)
     if cap and compat.get("supportsMaxOutputTokens", True):
         body["max_output_tokens"] = max(cap, MIN_OUTPUT_TOKENS)
     if request.tools:
@@ -97,7 +97,7 @@ def body_of(request: ModelRequest, cache: HistoryCache | None = None) -> dict[st
         body["prompt_cache_key"] = request.session_id[:CACHE_KEY_CHARS]
         if request.cache == "long" and compat.get("supportsLongCacheRetention", is_openai_host(model)):
             body["prompt_cache_retention"] = "24h"
-    body.update(_reasoning(request))
+    body.update(_thinking_fields(request))
     body.update(sampling_of(request))
     if request.output is not None:
         form = {"type": "json_schema", "name": OUTPUT_NAME, "schema": request.output.schema, "strict": True}
@@ -134,7 +134,7 @@ def to_call_id(text: str, same: bool = False) -> str:
     return half.rstrip("_") or "call"
 
 
-def _reasoning(request: ModelRequest) -> dict[str, Any]:
+def _thinking_fields(request: ModelRequest) -> dict[str, Any]:
     model = request.model
     if not model.reasoning:
         return {}
@@ -165,7 +165,7 @@ def azure_url(model: Model, env: Mapping[str, str]) -> str:
     return f"{base}/responses?api-version={version}"
 
 
-def _deployment(model_id: str, env: Mapping[str, str]) -> str:
+def _find_deployment_name(model_id: str, env: Mapping[str, str]) -> str:
     """The model's name in this Azure resource: `model=deployment,...`."""
     for pair in env.get("AZURE_OPENAI_DEPLOYMENT_NAME_MAP", "").split(","):
         name, _, deployment = pair.partition("=")
@@ -188,7 +188,7 @@ def input_items(history: list[ModelMessage], model: Model, before: int) -> Items
             if content:
                 out.append({"role": "user", "content": content})
         elif isinstance(message, ToolResultMessage):
-            out.append(_output(message))
+            out.append(_to_output_item(message))
         else:
             out.extend(_items_of_answer(message, is_same_model(message, model), index))
     return out
@@ -210,7 +210,7 @@ def _content_part(block: UserBlock) -> dict[str, Any]:
     }
 
 
-def _output(message: ToolResultMessage) -> dict[str, Any]:
+def _to_output_item(message: ToolResultMessage) -> dict[str, Any]:
     content = message.content
     output: str | Items = _user_content(content) if has_images(content) else result_text(content)
     return {"type": "function_call_output", "call_id": message.tool_call_id.split("|")[0], "output": output}
@@ -264,7 +264,7 @@ def _reasoning_item(block: ThinkingContent) -> dict[str, Any] | None:
 
 
 def _message_item(block: TextContent) -> dict[str, Any]:
-    item_id, phase = _text_signature(block)
+    item_id, phase = _parse_text_signature(block)
     item: dict[str, Any] = {
         "type": "message",
         "role": "assistant",
@@ -277,20 +277,20 @@ def _message_item(block: TextContent) -> dict[str, Any]:
     return item
 
 
-def _text_signature(block: TextContent) -> tuple[str, str]:
+def _parse_text_signature(block: TextContent) -> tuple[str, str]:
     if isinstance(block.text_signature, Absent) or not block.text_signature:
         return "", ""
     signature = block.text_signature
     if not signature.startswith("{"):
-        return _item_id(signature), ""
+        return _to_valid_item_id(signature), ""
     try:
         value = codec.decode(signature)
     except BadRecord:
         return "", ""
-    return _item_id(str(value.get("id") or "")), str(value.get("phase") or "")
+    return _to_valid_item_id(str(value.get("id") or "")), str(value.get("phase") or "")
 
 
-def _item_id(text: str) -> str:
+def _to_valid_item_id(text: str) -> str:
     if len(text) <= ITEM_ID_CHARS:
         return text
     return f"msg_{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()[:32]}"

@@ -18,7 +18,7 @@ from pigeon.providers.errors import (
     message_of,
     truncated_stream_error,
 )
-from pigeon.providers.stream_translator import StreamTranslator, decode_event, metered_delta
+from pigeon.providers.stream_translator import StreamTranslator, decode_event, make_metered_delta
 from pigeon.system.ids import RANDOM_IDS
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT, Absent
@@ -153,27 +153,27 @@ class ResponsesStream(StreamTranslator):
         response = self._last
         if response is None:
             raise truncated_stream_error("the response was completed")
-        self._seal_items(response, out)
+        self._close_unsealed_items(response, out)
         for place in list(self._items):
             out.append(BlockClosed(self._items.pop(place).index))
         status = response.status or self._kind.removeprefix("response.").replace("done", "completed")
         self.raw_stop = status
         if status == "completed":
-            return self.finished_delta("toolUse" if "function_call" in self._kinds else "stop")
+            return self.make_finished_delta("toolUse" if "function_call" in self._kinds else "stop")
         if status == "incomplete":
             details = response.incomplete_details
             said = details.get("reason") if isinstance(details, dict) else None
             reason = said if isinstance(said, str) else None
             if reason == "max_output_tokens":
-                return self.finished_delta("length")
-            return self.finished_delta(
+                return self.make_finished_delta("length")
+            return self.make_finished_delta(
                 "error", Failure(message=f"The answer is incomplete: {reason or 'no reason given'}", code=reason)
             )
-        return self.finished_delta("error", _failure_of_response(response.error, status))
+        return self.make_finished_delta("error", _failure_of_response(response.error, status))
 
     def _begin_response(self, response: _ResponseObject | None, out: list[Delta]) -> None:
         if response is not None:
-            self.report_name(out, response.id, response.model, self._model)
+            self.report_id_and_model(out, response.id, response.model, self._model)
 
     def _start_item(
         self, place: int, item: dict[str, Any], out: list[Delta], implied: bool = False
@@ -193,7 +193,7 @@ class ResponsesStream(StreamTranslator):
     def _reserve_place(self, place: int) -> int:
         taken = place if place >= 0 else self._last_place + 1
         if taken not in self._places:
-            self.count_held(PLACE_SIZE)
+            self.count_held_characters(PLACE_SIZE)
             self._places.add(taken)
             self._last_place = max(self._last_place, taken)
         return taken
@@ -246,10 +246,10 @@ class ResponsesStream(StreamTranslator):
                 out.append(BlockGrew(item.index, text))
         if item.kind == "reasoning" and not done.get("encrypted_content") and done.get("id"):
             # Azure sends the encrypted content only with the completed response.
-            self.count_held(len(codec.encode(done)))
+            self.count_held_characters(len(codec.encode(done)))
             self._unsealed.append((item, done))
             return
-        out.append(BlockClosed(item.index, _signature(item.kind, done)))
+        out.append(BlockClosed(item.index, _signature_of_item(item.kind, done)))
 
     def _add_missing_output(self, output: list[dict[str, Any]], out: list[Delta]) -> None:
         """Append output that only came with the end of the response.
@@ -275,10 +275,10 @@ class ResponsesStream(StreamTranslator):
                 if late is not None:
                     self._complete_item(late, done, out)
 
-    def _seal_items(self, response: _ResponseObject, out: list[Delta]) -> None:
+    def _close_unsealed_items(self, response: _ResponseObject, out: list[Delta]) -> None:
         final = {str(item.get("id")): item for item in response.output or () if item.get("type") == "reasoning"}
         for item, done in self._unsealed:
-            out.append(BlockClosed(item.index, _signature("reasoning", final.get(str(done["id"]), done))))
+            out.append(BlockClosed(item.index, _signature_of_item("reasoning", final.get(str(done["id"]), done))))
         self._unsealed.clear()
 
     def _end_response(self, kind: str, response: _ResponseObject | None, out: list[Delta]) -> None:
@@ -294,7 +294,7 @@ class ResponsesStream(StreamTranslator):
         cached, written = details.cached_tokens or 0, details.cache_write_tokens or 0
         thought = usage.output_tokens_details.reasoning_tokens if usage.output_tokens_details else 0
         out.append(
-            metered_delta(
+            make_metered_delta(
                 sent=(usage.input_tokens or 0) - cached - written,
                 output=usage.output_tokens or 0,
                 cache_read=cached,
@@ -326,7 +326,7 @@ def _whole_text(kind: str, item: dict[str, Any]) -> str:
     return ("" if kind == "message" else "\n\n").join(text for text in texts if isinstance(text, str))
 
 
-def _signature(kind: str, item: dict[str, Any]) -> str | Absent:
+def _signature_of_item(kind: str, item: dict[str, Any]) -> str | Absent:
     """The signature to send back with the block."""
     if kind == "reasoning":
         return codec.encode(item).decode()

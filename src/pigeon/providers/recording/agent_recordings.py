@@ -75,7 +75,7 @@ class AgentRecordings:
         recording = self._recording = Recording(path)
         if not recording.agent.model:
             raise StartupError(f"{path} was recorded without a model, so there is none to play")
-        return replace(environment, now=recording.now, ids=Ids(recording.header.seed), reproducible=True)
+        return replace(environment, now=recording.next_clock_reading, ids=Ids(recording.header.seed), reproducible=True)
 
     def _start_recording(self, record: str, environment: Environment, report: Report) -> Environment:
         from pigeon.providers.recording.writer import RecordingWriter
@@ -84,8 +84,8 @@ class AgentRecordings:
         log = PrivateLog(environment.absolute_path(record), "--record", report)
         self._writer = RecordingWriter(log, self._redactor, __version__, environment.now)
         if self._recording is not None:
-            return replace(environment, now=self._writer.now)
-        return replace(environment, now=self._writer.now, ids=self._writer.ids)
+            return replace(environment, now=self._writer.record_clock_reading)
+        return replace(environment, now=self._writer.record_clock_reading, ids=self._writer.ids)
 
     def sleep(self, ms: float) -> Awaitable[None]:
         """Wait between two attempts: for so long, or as the recorded run did."""

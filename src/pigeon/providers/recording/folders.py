@@ -35,7 +35,7 @@ class FolderNames:
         """The text of the recording with the folders of this machine."""
         return text if self._pattern is None else self._pattern.sub(lambda found: self._names[found[0]], text)
 
-    def partial_name_start(self, text: str) -> int:
+    def find_partial_name(self, text: str) -> int:
         """The position at which a folder name may begin that continues beyond the text; its length if there is none."""
         for size in range(min(len(text), max(map(len, self._names), default=0)), 0, -1):
             tail = text[-size:]
@@ -60,7 +60,7 @@ class MovedProvider:
             async for delta in deltas:
                 if isinstance(delta, BlockGrew):
                     text = held.pop(delta.index, "") + delta.text
-                    end = self._names.partial_name_start(text)
+                    end = self._names.find_partial_name(text)
                     if text[end:]:
                         held[delta.index] = text[end:]
                     if text[:end]:

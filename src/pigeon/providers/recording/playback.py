@@ -70,9 +70,9 @@ class Playback:
         self._left.remove(exchange)
         if exchange.head is None:
             await self._pace.pause(exchange.over_at - exchange.sent_at)
-            await _end_exchange(exchange)
+            await _raise_recorded_failure(exchange)
             raise _playback_error(
-                "recording_ends", f"{self._name(exchange)} has no answer: the recording ends within it"
+                "recording_ends", f"{self._describe_exchange(exchange)} has no answer: the recording ends within it"
             )
         await self._pace.pause(exchange.head.t - exchange.sent_at)
         return RecordedAnswer(exchange, self._recording.read_piece, self._pace)
@@ -89,33 +89,33 @@ class Playback:
 
     def _next_exchange(self, request: HttpRequest) -> RecordedExchange:
         for exchange in self._left:
-            if (exchange.method, exchange.url) == (request.method, self._shown_url(request)):
+            if (exchange.method, exchange.url) == (request.method, self._masked_url_of(request)):
                 return exchange
         raise self._used_up_error(request)
 
     def _find_exchange(self, request: HttpRequest) -> RecordedExchange:
-        candidates = self._candidates()
+        candidates = self._list_candidates()
         if not candidates:
             raise self._used_up_error(request)
         found: list[list[str]] = []
         for exchange in candidates:
-            differences = list(self._differences(exchange, request))
+            differences = list(self._find_differences(exchange, request))
             if not differences:
                 return exchange
             found.append(differences)
         nearest = min(range(len(found)), key=lambda at: len(found[at]))
         raise self._mismatch_error(candidates[nearest], found[nearest])
 
-    def _candidates(self) -> list[RecordedExchange]:
+    def _list_candidates(self) -> list[RecordedExchange]:
         """The next exchange, and those that began before it was over."""
         if not self._left:
             return []
         first = self._left[0]
         return [exchange for exchange in self._left if exchange is first or exchange.sent_at < first.over_at]
 
-    def _differences(self, exchange: RecordedExchange, request: HttpRequest) -> Iterator[str]:
+    def _find_differences(self, exchange: RecordedExchange, request: HttpRequest) -> Iterator[str]:
         recorded = self._recording.read_request(exchange)
-        url = self._shown_url(request)
+        url = self._masked_url_of(request)
         if (recorded.method, recorded.url) != (request.method, url):
             yield f"the address: recorded {recorded.method} {recorded.url}, sent {request.method} {url}"
         body = self._mask(request.body)
@@ -159,10 +159,10 @@ class Playback:
         else:
             yield from self._compare_values(path, recorded[index], sent[index])
 
-    def _shown_url(self, request: HttpRequest) -> str:
+    def _masked_url_of(self, request: HttpRequest) -> str:
         return self._mask(request.url.encode()).decode()
 
-    def _name(self, exchange: RecordedExchange) -> str:
+    def _describe_exchange(self, exchange: RecordedExchange) -> str:
         return f"Exchange {exchange.number} of {self._recording.path} (line {exchange.line})"
 
     def _mismatch_error(self, exchange: RecordedExchange, differences: list[str]) -> StreamBroken:
@@ -171,7 +171,7 @@ class Playback:
         rest = f"\n  and {more} more" if more > 0 else ""
         return _playback_error(
             "recording_differs",
-            f"The request is not the recorded one. {self._name(exchange)} differs in:\n{shown}{rest}\n"
+            f"The request is not the recorded one. {self._describe_exchange(exchange)} differs in:\n{shown}{rest}\n"
             'Record again, or take the next answer whatever is asked: add "?match=loose" to the model',
         )
 
@@ -180,7 +180,7 @@ class Playback:
         if not self._left:
             said = f"The recording {path} has no further answer: all {count} exchanges in it are used up"
         else:
-            said = f"The recording {path} has no further answer from {self._shown_url(request)}"
+            said = f"The recording {path} has no further answer from {self._masked_url_of(request)}"
         return _playback_error("recording_exhausted", f"{said}. Record again with what is asked now")
 
 
@@ -206,13 +206,13 @@ class RecordedAnswer:
             await self._pace.pause(at - self._at)
             self._at = at
             yield self._piece(place)
-        await _end_exchange(self._exchange)
+        await _raise_recorded_failure(self._exchange)
 
     async def aclose(self) -> None:
         """Does nothing: a recorded answer has no connection."""
 
 
-async def _end_exchange(exchange: RecordedExchange) -> None:
+async def _raise_recorded_failure(exchange: RecordedExchange) -> None:
     """End as the recorded exchange did after its last byte."""
     end = exchange.end
     if isinstance(end, FailedLine):

@@ -82,12 +82,12 @@ class Recording:
         self._file = _open_file(path)
         try:
             self.header = self._read_header()
-            self.agent = self._read_all()
+            self.agent = self._index_lines_and_find_agent()
         except BaseException:
             self._file.close()
             raise
 
-    def now(self) -> int:
+    def next_clock_reading(self) -> int:
         """The clock of the recorded run; after its last reading, one millisecond more each time."""
         if self._read < len(self._readings):
             self._last = self._readings[self._read]
@@ -136,7 +136,7 @@ class Recording:
             raise BadRecording(f"{self.path} was recorded by a newer Pigeon ({header.pigeon}): update this one")
         return header
 
-    def _read_all(self) -> AgentLine:
+    def _index_lines_and_find_agent(self) -> AgentLine:
         agent: AgentLine | None = None
         number, place = 2, self._file.tell()
         while raw := self._file.readline(LONGEST_LINE + 1):
@@ -181,12 +181,12 @@ class Recording:
         if isinstance(line, ResponseLine):
             exchange.set_head(line)
         elif isinstance(line, PieceLine):
-            self._check_piece(line, number)
+            self._check_base64(line, number)
             exchange.add_piece(line.t, place)
         else:
             exchange.set_end(line)
 
-    def _check_piece(self, line: PieceLine, number: int) -> None:
+    def _check_base64(self, line: PieceLine, number: int) -> None:
         try:
             binascii.a2b_base64(line.base64 or "", strict_mode=bool(line.base64))
         except ValueError as error:

@@ -73,7 +73,7 @@ class RecordingWriter:
         at = clock.to_iso(clock.now_ms())
         self._write(RecordingHeader(version=VERSION, pigeon=version, at=at, seed=seed))
 
-    def now(self) -> int:
+    def record_clock_reading(self) -> int:
         """The time of the agent's clock; the reading is recorded."""
         reading = self._real_now()
         with self._lock:

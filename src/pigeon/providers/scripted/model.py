@@ -75,7 +75,7 @@ class ScriptedModel:
             yield delta
 
 
-def scripted_model(path: str, absolute: Locate) -> Model:
+def make_scripted_model(path: str, absolute: Locate) -> Model:
     """The model record of a script, with the facts in the file if it can be read, else the defaults."""
     try:
         script = read_script(path, absolute)
@@ -114,7 +114,7 @@ class _ScriptProgress:
     def _choose_reply(self, request: ModelRequest) -> ScriptedReply | None:
         for at, rule in enumerate(self.script.rules):
             left = self._left[at]
-            if left != 0 and _is_met(rule.when, request):
+            if left != 0 and _is_condition_met(rule.when, request):
                 self._left[at] = None if left is None else left - 1
                 return to_reply(rule.reply)
         if self._next < len(self.script.replies):
@@ -140,30 +140,33 @@ def _fill_block(block: Block, request: ModelRequest) -> Block:
 def _fill_text(text: str, request: ModelRequest) -> str:
     if "${" not in text:
         return text
-    return text.replace("${user}", _last_user(request)).replace("${toolResult}", _last_result(request))
+    return text.replace("${user}", _last_user_text(request)).replace("${toolResult}", _last_result_text(request))
 
 
-def _is_met(when: RuleCondition, request: ModelRequest) -> bool:
+def _is_condition_met(when: RuleCondition, request: ModelRequest) -> bool:
     return (
-        _is_within(when.user, _last_user(request))
-        and _is_within(when.tool_result, _last_result(request))
-        and _is_within(when.system, request.system_prompt)
-        and (when.anywhere is None or any(_is_within(when.anywhere, text_of(m.content)) for m in request.messages))
+        _is_unset_or_contained(when.user, _last_user_text(request))
+        and _is_unset_or_contained(when.tool_result, _last_result_text(request))
+        and _is_unset_or_contained(when.system, request.system_prompt)
+        and (
+            when.anywhere is None
+            or any(_is_unset_or_contained(when.anywhere, text_of(m.content)) for m in request.messages)
+        )
         and (when.tool is None or any(tool.name == when.tool for tool in request.tools))
     )
 
 
-def _is_within(wanted: str | None, text: str) -> bool:
+def _is_unset_or_contained(wanted: str | None, text: str) -> bool:
     return wanted is None or wanted.casefold() in text.casefold()
 
 
-def _last_user(request: ModelRequest) -> str:
+def _last_user_text(request: ModelRequest) -> str:
     said = (m for m in reversed(request.messages) if isinstance(m, UserMessage))
     last = next(said, None)
     return "" if last is None else text_of(last.content)
 
 
-def _last_result(request: ModelRequest) -> str:
+def _last_result_text(request: ModelRequest) -> str:
     """The text of the newest tool result, unless the user has written since."""
     last = request.messages[-1] if request.messages else None
     return text_of(last.content) if isinstance(last, ToolResultMessage) else ""
