@@ -213,7 +213,7 @@ async def test_extensions_add_skills(one: InProcessAgent) -> None:
     one.configure()
     session = (await one.start(extensions=(str(extension),))).session
     async with asyncio.timeout(10):
-        while "skill:knitting" not in [command.name for command in session.prompting.commands()]:  # noqa: ASYNC110
+        while "skill:knitting" not in [command.name for command in session.prompting.list_commands()]:  # noqa: ASYNC110
             await asyncio.sleep(0)
 
 

@@ -90,7 +90,7 @@ async def test_a_module_that_cannot_be_loaded_leaves_nothing_behind(stage: Stage
     ((path, event, error),) = stage.errors()
     assert (path, event) == ("bad.py", "load")
     assert re.search(told, error)
-    assert [command.name for command in stage.runner.hooks.commands()] == ["hi"]
+    assert [command.name for command in stage.runner.hooks.list_commands()] == ["hi"]
     assert not [name for name in set(sys.modules) - before if "bad" in name]
 
 
@@ -126,7 +126,7 @@ async def test_an_entry_point_is_loaded_by_its_name(stage: Stage, monkeypatch: p
     monkeypatch.setattr(EntryPoint, "load", lambda self: lambda ext: ext.command("sing")(print))
     await stage.runner.load(find_user_sources("/nowhere", ["bird", "fish"], "/home/ann"))
     stage.bind()
-    assert [command.name for command in stage.runner.hooks.commands()] == ["sing"]
+    assert [command.name for command in stage.runner.hooks.list_commands()] == ["sing"]
     assert "no installed package" in stage.errors()[0][2]
 
 
@@ -134,7 +134,7 @@ async def test_the_same_file_is_loaded_once(stage: Stage) -> None:
     source = stage.source("one", "ext = Extension('one')\n\n@ext.command('x')\ndef x(args): pass\n")
     await stage.runner.load([source])
     await stage.runner.load([source])
-    assert len(stage.runner.hooks.commands()) == 1
+    assert len(stage.runner.hooks.list_commands()) == 1
 
 
 async def test_flags_get_their_values_from_the_command_line(tmp_path: Path) -> None:

@@ -265,7 +265,7 @@ def bare():
     )
     stage.bind()
     hooks = stage.runner.hooks
-    greet, bare = hooks.commands()
+    greet, bare = hooks.list_commands()
     assert (greet.name, greet.description, greet.source) == ("greet", "say hello", "extension")
     assert str(greet.path).endswith("/c.py")
     assert greet.source_info.path == greet.path  # type: ignore[union-attr]
@@ -286,7 +286,7 @@ async def test_commands_of_one_name_get_numbers(stage: Stage) -> None:
     await stage.load("one", text)
     await stage.load("two", text)
     stage.bind()
-    assert [command.name for command in stage.runner.hooks.commands()] == ["same:1", "same:2"]
+    assert [command.name for command in stage.runner.hooks.list_commands()] == ["same:1", "same:2"]
     await stage.runner.hooks.try_run_command("/same:2")
     assert stage.conversation.kept[0]["data"] == "two"
 

@@ -13,7 +13,7 @@ TOOLS = [("read", "Read files", facts_of("read"))]
 
 
 def names(resources: Resources) -> list[str]:
-    return [command.name for command in resources.commands() if command.source == "skill"]
+    return [command.name for command in resources.list_commands() if command.source == "skill"]
 
 
 def prompt(resources: Resources, folders) -> str:

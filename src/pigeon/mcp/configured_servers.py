@@ -120,9 +120,9 @@ class ConfiguredServers:
         """The resources that the servers offer."""
         return [] if self._control is None else self._control.content.resources()
 
-    def commands(self) -> list[SlashCommand]:
+    def list_commands(self) -> list[SlashCommand]:
         """Their prompts, as slash commands."""
-        return [] if self._control is None else self._control.content.commands()
+        return [] if self._control is None else self._control.content.list_commands()
 
     def content_of(self, text: str) -> Awaitable[ServerContent] | ServerContent:
         """The content that a message requests from servers."""

@@ -33,7 +33,7 @@ class NamedContent:
     def resources(self) -> list[McpResource]:
         return [one for server in self._servers().values() for one in server.list_resources()]
 
-    def commands(self) -> list[SlashCommand]:
+    def list_commands(self) -> list[SlashCommand]:
         """The prompts of all servers, as slash commands."""
         return [
             SlashCommand(name=name, description=describe_prompt(prompt), source="prompt")

@@ -33,10 +33,10 @@ class ContextFile(Struct, frozen=True):
 def read_context_files(agent_dir: str, cwd: str, report: Callable[[str], None]) -> list[ContextFile]:
     """The user's own file, then those from the root of the file system down to the folder; shortened if too long."""
     folders = [agent_dir, *reversed(ancestors(cwd))]
-    skipped = _repository_of_worktree(cwd)
+    skipped = _find_repository_and_worktree(cwd)
     paths: dict[str, str] = {}
     for folder in folders:
-        within = None if folder == agent_dir else _root_of(folder)
+        within = None if folder == agent_dir else _find_repository_root(folder)
         path = _find_file_in(folder, within, report)
         if path is not None and not (
             skipped and folder == skipped[0] and _find_file_in(skipped[1], skipped[1], report)
@@ -58,14 +58,14 @@ def _find_file_in(folder: str, within: str | None, report: Callable[[str], None]
     for path in (os.path.join(folder, name) for name in NAMES):
         if not os.path.lexists(path):
             continue
-        problem = _problem_of(path, os.path.realpath(path), within)
+        problem = _find_reason_not_to_read(path, os.path.realpath(path), within)
         if problem is None:
             return path
         report(f"context file not loaded: {problem}")
     return None
 
 
-def _problem_of(path: str, place: str, within: str | None) -> str | None:
+def _find_reason_not_to_read(path: str, place: str, within: str | None) -> str | None:
     """Why a file is not read: a repository may show its own files to the model, and no others through links."""
     if _is_below(place, _SPECIAL):
         return f"{path} leads to {place}, which is not a project file"
@@ -82,7 +82,7 @@ def _is_below(place: str, folders: tuple[str, ...]) -> bool:
     return any(place == folder or place.startswith(folder.rstrip("/") + "/") for folder in folders)
 
 
-def _root_of(folder: str) -> str:
+def _find_repository_root(folder: str) -> str:
     """The real path of the repository of a folder; outside of one, that of the folder itself."""
     real = os.path.realpath(folder)
     return next((above for above in ancestors(real) if os.path.lexists(os.path.join(above, ".git"))), real)
@@ -95,7 +95,9 @@ def _read_context_file(path: str, room: int, of_user: bool, report: Callable[[st
     try:
         # Held, so that the checked file is the one that is read: a link may have replaced it since then.
         with hold(path) as held:
-            problem = _problem_of(path, held.place, None if of_user else _root_of(os.path.dirname(path)))
+            problem = _find_reason_not_to_read(
+                path, held.place, None if of_user else _find_repository_root(os.path.dirname(path))
+            )
             if problem is not None:
                 report(f"context file not loaded: {problem}")
                 return None
@@ -110,19 +112,19 @@ def _read_context_file(path: str, room: int, of_user: bool, report: Callable[[st
     return ContextFile(path, text, of_user) if text.strip() else None
 
 
-def _repository_of_worktree(cwd: str) -> tuple[str, str] | None:
+def _find_repository_and_worktree(cwd: str) -> tuple[str, str] | None:
     """In a git worktree inside its own repository: the root of the repository, and that of the worktree."""
     for folder in ancestors(cwd):
         mark = os.path.join(folder, ".git")
         if os.path.isdir(mark):
             return None
         if os.path.isfile(mark):
-            main = _main_root(mark, folder)
+            main = _read_main_repository_root(mark, folder)
             return (main, folder) if main and folder.startswith(main.rstrip(os.sep) + os.sep) else None
     return None
 
 
-def _main_root(mark: str, folder: str) -> str | None:
+def _read_main_repository_root(mark: str, folder: str) -> str | None:
     """From `gitdir: <repository>/.git/worktrees/<name>`."""
     try:
         text, _ = read_beginning(mark, 4096)

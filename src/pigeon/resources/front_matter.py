@@ -54,7 +54,7 @@ def _parse_head(head: str) -> tuple[dict[str, Any], str | None]:
     import yaml
 
     try:
-        value = yaml.load(head, Loader=_make_loader(_is_flat(head)))
+        value = yaml.load(head, Loader=_make_yaml_loader_class(_is_shallow_enough(head)))
     except yaml.MarkedYAMLError as error:
         line = f" in line {error.problem_mark.line + 2}" if error.problem_mark else ""
         return {}, f"the front matter is not valid YAML{line}: {error.problem or error.context} (quote the value?)"
@@ -67,14 +67,14 @@ def _parse_head(head: str) -> tuple[dict[str, Any], str | None]:
     return {str(key): item for key, item in value.items()}, None
 
 
-def _is_flat(head: str) -> bool:
+def _is_shallow_enough(head: str) -> bool:
     """False for a head that might be nested deeply: the C parser has no guard and would crash the process. A level
     takes a column or a bracket."""
     return head.count("[") + head.count("{") <= DEEPEST and all(len(line) <= 2 * DEEPEST for line in head.split("\n"))
 
 
 @cache
-def _make_loader(fast: bool) -> Any:
+def _make_yaml_loader_class(fast: bool) -> Any:
     """The safe loader with the few types that a head needs, in C if possible."""
     import yaml
 

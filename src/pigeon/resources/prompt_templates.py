@@ -51,7 +51,7 @@ class Templates:
             return text
         return substitute_arguments(template.body, split_arguments(found[2]))
 
-    def commands(self) -> list[SlashCommand]:
+    def list_commands(self) -> list[SlashCommand]:
         """All templates, as `get_commands` lists them."""
         return [template.to_command() for template in self.templates_by_name().values()]
 
@@ -130,7 +130,7 @@ def split_arguments(text: str) -> list[str]:
 def substitute_arguments(body: str, arguments: list[str]) -> str:
     """The body with `$1`, `$@`, `${1:-default}`, `${@:2:1}` and the like filled in, in one pass."""
 
-    def fill(found: re.Match[str]) -> str:
+    def replace_placeholder(found: re.Match[str]) -> str:
         number, everything, defaulted, default, all_default, start, length = found.groups()
         if number is not None:
             return _argument_at(arguments, number)
@@ -143,7 +143,7 @@ def substitute_arguments(body: str, arguments: list[str]) -> str:
         first = max(_parse_count(start), 1) - 1
         return " ".join(arguments[first : first + _parse_count(length)] if length else arguments[first:])
 
-    return _SUBSTITUTION.sub(fill, body)
+    return _SUBSTITUTION.sub(replace_placeholder, body)
 
 
 def _argument_at(arguments: list[str], number: str) -> str:

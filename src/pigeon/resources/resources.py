@@ -112,9 +112,9 @@ class Resources:
             text = self._all_skills().expand(text)
         return self._all_templates().expand(text) if text.startswith("/") else text
 
-    def commands(self) -> list[SlashCommand]:
+    def list_commands(self) -> list[SlashCommand]:
         """The commands with which a message may begin: templates, then skills."""
-        return [*self._all_templates().commands(), *self._all_skills().commands()]
+        return [*self._all_templates().list_commands(), *self._all_skills().list_commands()]
 
     def read_rules(self, cwd: str) -> list[Rule]:
         """The stream rules for this folder: the user's, and those of a trusted project."""
@@ -139,9 +139,9 @@ class Resources:
         from pigeon.resources.system_prompt import compose_system_prompt
 
         if self._texts is None:
-            self._texts = self._read_texts()
+            self._texts = self._read_prompt_texts()
         texts = self._texts
-        skills = self._all_skills().listing()
+        skills = self._all_skills().render_listing()
         return compose_system_prompt(
             self._cwd,
             tools,
@@ -154,17 +154,17 @@ class Resources:
             unattended=self._options.unattended,
         )
 
-    def _read_texts(self) -> _Texts:
+    def _read_prompt_texts(self) -> _Texts:
         from pigeon.resources.context_files import read_context_files
         from pigeon.resources.system_prompt import context_section
 
         options = self._options
         given = options.system_prompt
-        custom = self._find_prompt_file("SYSTEM.md") if given is None else self._text_or_file(given)
-        appended = [self._text_or_file(text) for text in options.append_system_prompt]
+        custom = self._find_prompt_file("SYSTEM.md") if given is None else self._read_if_file(given)
+        appended = [self._read_if_file(text) for text in options.append_system_prompt]
         if not appended and (own := self._find_prompt_file("APPEND_SYSTEM.md")):
             appended = [own]
-        files = [] if options.no_context_files else read_context_files(self._agent_dir, self._cwd, self._report)
+        files = [] if options.no_context_files else read_context_files(self._agent_dir, self._cwd, self._report_once)
         return _Texts(custom or None, appended, context_section(files, self._approved))
 
     def _find_prompt_file(self, name: str) -> str | None:
@@ -177,7 +177,7 @@ class Resources:
                 return text
         return None
 
-    def _text_or_file(self, value: str) -> str:
+    def _read_if_file(self, value: str) -> str:
         path = absolute_path(value, self._base, self._home) if "\n" not in value and "\0" not in value else ""
         if not value or not os.path.exists(path) or os.path.isdir(path):
             return value
@@ -190,25 +190,25 @@ class Resources:
         try:
             return read_text(path, LARGEST_PROMPT).strip()
         except OSError as error:
-            self._report(f"not used for the system prompt: {error_text(error, 'read', path)}")
+            self._report_once(f"not used for the system prompt: {error_text(error, 'read', path)}")
             return None
 
     def _all_templates(self) -> Templates:
         from pigeon.resources.prompt_templates import Templates
 
         if self._templates is None:
-            self._templates = Templates(lambda: self._roots("prompts"), self._report)
+            self._templates = Templates(lambda: self._roots("prompts"), self._report_once)
         return self._templates
 
     def _all_skills(self) -> Skills:
         from pigeon.resources.skills import Skills
 
         if self._skills is None:
-            self._skills = Skills(lambda: self._roots("skills"), self._report, self._expansion_failed)
+            self._skills = Skills(lambda: self._roots("skills"), self._report_once, self._expansion_failed)
         return self._skills
 
     def _roots(self, kind: Kind) -> list[ResourceRoot]:
-        from pigeon.resources.roots import RequestedPaths, ResourceFolders, roots_of
+        from pigeon.resources.roots import RequestedPaths, ResourceFolders, collect_roots
 
         options = self._options
         is_skills = kind == "skills"
@@ -222,9 +222,9 @@ class Resources:
         folders = ResourceFolders(
             agent_dir=self._agent_dir, cwd=self._cwd, home=self._home, base=self._base, trusted=self._trusts_project()
         )
-        return roots_of(kind, folders, requested, self._report)
+        return collect_roots(kind, folders, requested, self._report_once)
 
-    def _report(self, problem: str) -> None:
+    def _report_once(self, problem: str) -> None:
         """Report each problem once, however often its file is read again."""
         if problem not in self._told:
             self._told.add(problem)

@@ -33,9 +33,9 @@ class Selection(Struct, frozen=True):
         names = {path, os.path.dirname(path)} if os.path.basename(path) == "SKILL.md" else {path}
         if names & self.kept:
             return True
-        return not names & self.dropped and not any(self._is_matched(name) for name in names)
+        return not names & self.dropped and not any(self._is_excluded_by_pattern(name) for name in names)
 
-    def _is_matched(self, path: str) -> bool:
+    def _is_excluded_by_pattern(self, path: str) -> bool:
         forms = (path, os.path.relpath(path, self.base), os.path.basename(path))
         return any(text_matcher(pattern)(form) for pattern in self.patterns for form in forms)
 
@@ -122,7 +122,7 @@ class ResourceFolders(Struct, frozen=True, kw_only=True):
     trusted: bool
 
 
-def roots_of(
+def collect_roots(
     kind: Kind, folders: ResourceFolders, requested: RequestedPaths, report: Callable[[str], None]
 ) -> list[ResourceRoot]:
     """All places in order of rank; a named one that does not exist is reported."""

@@ -65,13 +65,13 @@ def _read_rule(path: str, level: RuleLevel, report: Report) -> Rule | None:
     try:
         if parts.problem is not None:
             raise ValueError(parts.problem)
-        return _rule(path, level, parts.head, parts.body.strip())
+        return _make_rule(path, level, parts.head, parts.body.strip())
     except ValueError as error:
         report(f"The rule {path} is ignored: {error}")
         return None
 
 
-def _rule(path: str, level: RuleLevel, head: dict[str, Any], body: str) -> Rule:
+def _make_rule(path: str, level: RuleLevel, head: dict[str, Any], body: str) -> Rule:
     name = head.get("name")
     described = head.get("description")
     always = head.get("alwaysApply")

@@ -149,15 +149,15 @@ class Skills:
         arguments = (found[2] or "").strip()
         return f"{said}\n\n{arguments}" if arguments else said
 
-    def commands(self) -> list[SlashCommand]:
+    def list_commands(self) -> list[SlashCommand]:
         return [
             skill.root.to_command("skill", f"skill:{skill.name}", skill.description, skill.path)
             for skill in self.skills_by_name().values()
         ]
 
-    def listing(self) -> str | None:
+    def render_listing(self) -> str | None:
         """The list of skills for the system prompt; None if there is none."""
-        rows = [_row(skill) for skill in self.skills_by_name().values() if not skill.hidden]
+        rows = [_render_row(skill) for skill in self.skills_by_name().values() if not skill.hidden]
         return "\n".join([LEAD, "", "<available_skills>", *rows, "</available_skills>"]) if rows else None
 
     def skills_by_name(self) -> dict[str, Skill]:
@@ -223,7 +223,7 @@ def faults_of(skill: Skill) -> list[str]:
     return faults
 
 
-def _row(skill: Skill) -> str:
+def _render_row(skill: Skill) -> str:
     description = skill.description[:LONGEST_DESCRIPTION]
     return (
         f"<skill><name>{_escape_xml(skill.name)}</name><description>{_escape_xml(description)}</description>"

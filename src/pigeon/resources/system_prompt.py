@@ -107,7 +107,7 @@ def compose_system_prompt(  # noqa: PLR0913 - one argument for each part
     An `unattended` agent learns that even with a custom prompt.
     """
     tools = list(tools)
-    sections = [("preamble", custom)] if custom is not None else own_sections(tools, guidelines, docs, unattended)
+    sections = [("preamble", custom)] if custom is not None else make_own_sections(tools, guidelines, docs, unattended)
     if unattended:
         sections.append(("unattended", UNATTENDED))
     if appended:
@@ -126,7 +126,7 @@ def render_sections(sections: Iterable[Section]) -> str:
     return "\n\n".join([first, *(f"<{name}>\n{text}\n</{name}>" for name, text in rest)])
 
 
-def own_sections(
+def make_own_sections(
     tools: Sequence[DescribedTool], guidelines: Sequence[str], docs: str | None = None, unattended: bool = False
 ) -> list[Section]:
     """Pigeon's own sections: who it is, its tools, how it works."""

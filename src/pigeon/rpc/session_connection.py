@@ -86,7 +86,7 @@ class SessionConnection(Connection):
 
     def _filter_event(self, event: Outbound) -> Outbound | None:
         if isinstance(event, CommandsChanged):
-            event = self.dialect.convert_commands(event, self.session.prompting.commands)
+            event = self.dialect.convert_commands(event, self.session.prompting.list_commands)
         return super()._filter_event(event)
 
     def _active_run(self) -> str | None:

@@ -54,7 +54,7 @@ class PromptExpander(Protocol):
         """The text for the model; unknown names, and text without a leading slash, are returned unchanged."""
         ...
 
-    def commands(self) -> list[SlashCommand]: ...
+    def list_commands(self) -> list[SlashCommand]: ...
 
 
 class PermissionControl(Protocol):
@@ -128,7 +128,7 @@ class ToolServers(Protocol):
         """The resources that the connected servers offer."""
         ...
 
-    def commands(self) -> list[SlashCommand]:
+    def list_commands(self) -> list[SlashCommand]:
         """The prompts of the servers, as slash commands."""
         ...
 

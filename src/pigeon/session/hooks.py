@@ -97,7 +97,7 @@ class ResourcePaths(Struct, frozen=True):
 class Hooks(Protocol):
     """Everything that extensions may do to a session; `Gate` is for tools, `ProviderHooks` for requests."""
 
-    def commands(self) -> list[SlashCommand]:
+    def list_commands(self) -> list[SlashCommand]:
         """The slash commands that `run_command` handles, for `get_commands`, which lists them first."""
         ...
 
@@ -167,7 +167,7 @@ class Hooks(Protocol):
 class NoHooks:
     """No extensions: every answer is available at once and changes nothing."""
 
-    def commands(self) -> list[SlashCommand]:
+    def list_commands(self) -> list[SlashCommand]:
         return []
 
     def has_command(self, text: str) -> bool:

@@ -161,12 +161,12 @@ class Prompting:
         else:
             self._queue.add(message, "followUp" if deliver_as == "followUp" else "steering")
 
-    def commands(self) -> list[SlashCommand]:
+    def list_commands(self) -> list[SlashCommand]:
         """The slash commands that a message may begin with."""
         return [
-            *self._hooks.commands(),
-            *self._dependencies.expander.commands(),
-            *self._dependencies.tool_servers.commands(),
+            *self._hooks.list_commands(),
+            *self._dependencies.expander.list_commands(),
+            *self._dependencies.tool_servers.list_commands(),
         ]
 
     @property

@@ -46,7 +46,7 @@ class ExtensionHooks:
         self._continued = 0
         self._asked_about: list[Message] = []
 
-    def commands(self) -> list[SlashCommand]:
+    def list_commands(self) -> list[SlashCommand]:
         return self._commands.list_commands()
 
     def has_command(self, text: str) -> bool:

@@ -201,7 +201,7 @@ class ControlPort:
         return self._session.system_prompt.text()
 
     def commands(self) -> list[SlashCommand]:
-        return self._session.prompting.commands()
+        return self._session.prompting.list_commands()
 
     async def compact(self, instructions: str | None) -> None:
         """Summarize the history now; raises if that fails."""

@@ -157,4 +157,4 @@ def get_session_stats(cmd: GetSessionStats, s: Session) -> LongAnswer:
 @handles(GetCommands, GetAvailableCommands)
 def get_commands(cmd: GetCommands | GetAvailableCommands, s: Session) -> answers.Commands:
     """Returns the slash commands that `prompt` expands."""
-    return answers.Commands(commands=s.prompting.commands())
+    return answers.Commands(commands=s.prompting.list_commands())
