@@ -30,7 +30,7 @@ def records_sent(dialect: str, features: list[str] | None, event: dict[str, Any]
 def test_prompt_templates_of_an_agent_elsewhere_are_files_for_clients_of_oh_my_pi() -> None:
     sink, asked = ListSink(), []
     relay = Relay(sink, make_dialect("omp", "1", {}), asked.append, event_of)
-    relay.start()
+    relay.send_greeting()
     (command,) = map(json.loads, asked)
     listed = [{"name": "review", "source": "prompt", "location": "user", "path": "/review.md"}]
     answer = {"type": "response", "command": command["type"], "success": True, "data": {"commands": listed}}
@@ -42,7 +42,7 @@ def test_prompt_templates_of_an_agent_elsewhere_are_files_for_clients_of_oh_my_p
 @pytest.mark.parametrize("name", ["pi", "pi-latest", "xcsh", "companion"])
 def test_nothing_is_asked_for_a_host_whose_dialect_shows_no_commands(name: str) -> None:
     asked: list[bytes] = []
-    Relay(ListSink(), make_dialect(name, "1", {}), asked.append, event_of).start()
+    Relay(ListSink(), make_dialect(name, "1", {}), asked.append, event_of).send_greeting()
     assert asked == []
 
 

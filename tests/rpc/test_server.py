@@ -188,7 +188,7 @@ async def test_no_more_is_taken_than_the_host_reads() -> None:
     outbox: Any = answers
     runner = CommandRunner({"session": None, "connection": None}, {**HANDLERS, GetState: lambda *_: None})
     server = Server(runner, outbox)
-    began = asyncio.ensure_future(server.wait_until_begun())
+    began = asyncio.ensure_future(server.wait_for_first_input())
     await asyncio.sleep(0)
     assert not began.done()
     waiting = server.handle_frames([b'{"id":%d,"type":"get_state"}' % at for at in range(3)])

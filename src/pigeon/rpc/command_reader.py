@@ -48,8 +48,8 @@ def read_frame(frame: Frame) -> list[Command | RefusedLine]:
             return [codec.command_of(value)]
     except (BadRecord, UnknownCommand) as error:
         return [_refuse_value(value, error)]
-    refused = make_line_refusal(f"the JSON {problem}", _short_id(_id_of(value)))
-    result = _failure_for(value, f"its JSON {problem}")
+    refused = make_line_refusal(f"the JSON {problem}", _scalar_id_or_absent(_id_of(value)))
+    result = _make_failed_result(value, f"its JSON {problem}")
     return [refused] if result is None else [refused, _read_value(result)]
 
 
@@ -77,11 +77,11 @@ def make_line_refusal(reason: str, id: Json | Absent = ABSENT) -> RefusedLine:
 
 def _replace_skipped_result(members: dict[str, Json], cap: int) -> list[Command | RefusedLine]:
     """For a skipped line that is the result of a waiting call: the failure that ends the call."""
-    result = _failure_for(members, f"it is longer than {cap} bytes") if members.get("id") is not None else None
+    result = _make_failed_result(members, f"it is longer than {cap} bytes") if members.get("id") is not None else None
     return [] if result is None else [_read_value(result)]
 
 
-def _failure_for(value: Any, problem: str) -> Any:
+def _make_failed_result(value: Any, problem: str) -> Any:
     """The failure that replaces an invalid result; None for any other line."""
     name = value.get("type") if isinstance(value, dict) else None
     text = f"The host's result cannot be used: {problem}"
@@ -92,7 +92,7 @@ def _failure_for(value: Any, problem: str) -> Any:
         failure = {"error": text, "final": True}
     else:
         return None
-    return {"type": name, "id": _short_id(_id_of(value)) or None, **failure}
+    return {"type": name, "id": _scalar_id_or_absent(_id_of(value)) or None, **failure}
 
 
 def _id_of(value: Any) -> Json | Absent:
@@ -100,6 +100,6 @@ def _id_of(value: Any) -> Json | Absent:
     return ABSENT if id is None else id
 
 
-def _short_id(id: Json | Absent) -> Json | Absent:
+def _scalar_id_or_absent(id: Json | Absent) -> Json | Absent:
     """An id that can be sent back, whatever the line was."""
     return id if isinstance(id, str | int | float) else ABSENT

@@ -70,7 +70,7 @@ class Connection:
         keeps the initial ones, whatever it requests.
         """
         self._dialect = dialect
-        self._features = _features_in_force(features, dialect)
+        self._features = _select_known_features(features, dialect)
         self.mask = mask
         self._count = count
         self._record_cap = record_cap
@@ -128,7 +128,7 @@ class Connection:
     def _use_dialect(self, dialect: Dialect, features: Iterable[str]) -> None:
         self._before_change()
         self._dialect = dialect
-        self._features = _features_in_force(features, dialect)
+        self._features = _select_known_features(features, dialect)
 
     # Events
 
@@ -161,7 +161,7 @@ class Connection:
         records: Iterable[Any] = (shown,) if is_update else map(self.mask_record, self._dialect.to_records(shown))
         for record in records:
             if self._filter.should_send_kind(filterable_type_of(record)):
-                yield self._with_number(record if record.run_id == run_id else replace(record, run_id=run_id))
+                yield self._add_sequence_number(record if record.run_id == run_id else replace(record, run_id=run_id))
 
     def should_send_line(self, line: bytes) -> bool:
         """Whether the filter lets an event through that is encoded already."""
@@ -175,7 +175,7 @@ class Connection:
             return None
         if isinstance(event, (AgentSettled, PromptResult)):
             event = self._hide_denial(event)
-        return self._without_members(event)
+        return self._remove_unrequested_members(event)
 
     def _hide_denial(self, event: AgentSettled | PromptResult) -> AgentSettled | PromptResult:
         """The end of a denied run, or of its prompts, shown as done, for clients without denials."""
@@ -189,7 +189,7 @@ class Connection:
         self._hidden_denial = event.run_id if denied else ABSENT
         return replace(event, reason="done") if denied else event
 
-    def _without_members(self, record: _T) -> _T:
+    def _remove_unrequested_members(self, record: _T) -> _T:
         if not isinstance(record, Record) or not record.member_features:
             return record
         hidden = [name for name, feature in record.member_features.items() if feature not in self._features]
@@ -204,7 +204,7 @@ class Connection:
     def _active_run(self) -> str | None:
         return None
 
-    def _with_number(self, record: Any) -> Any:
+    def _add_sequence_number(self, record: Any) -> Any:
         return replace(record, seq=self._assign_number()) if "seq" in self._features else record
 
     def _assign_number(self) -> int:
@@ -224,7 +224,7 @@ class Connection:
         if isinstance(data, EncodedData):
             lines = self._mask_lines(self._dialect.to_answer_lines(replace(response, data=ABSENT)))
             return [with_data(line, data.pieces) for line in lines]
-        shown = self.filter_data(data)
+        shown = self.filter_answer_data(data)
         response = response if shown is data else replace(response, data=shown)
         return self._mask_lines(
             to_plain_answer_lines(response) if is_hello else self._dialect.to_answer_lines(response)
@@ -240,9 +240,9 @@ class Connection:
         """The refusal of an unknown command as lines."""
         return self._mask_lines(self._dialect.to_unknown_command_lines(response))
 
-    def filter_data(self, data: _T) -> _T:
+    def filter_answer_data(self, data: _T) -> _T:
         """The data of an answer without members that the client has not requested."""
-        return self._without_members(data)
+        return self._remove_unrequested_members(data)
 
     def mask_record(self, record: _T) -> _T:
         """A record with masked keys; the same object if it has none."""
@@ -254,7 +254,7 @@ class Connection:
         return [replace(line, pieces=tuple(map(self.mask, line.pieces))) for line in lines]
 
 
-def _features_in_force(wanted: Iterable[str], dialect: Dialect) -> frozenset[str]:
+def _select_known_features(wanted: Iterable[str], dialect: Dialect) -> frozenset[str]:
     """The known ones among the requested features; the dialect decides whether updates are deltas."""
     known = {feature for feature in wanted if feature in ALL_FEATURES and feature != "deltas"}
     return frozenset((*known, "deltas") if dialect.deltas else known)

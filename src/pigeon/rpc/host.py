@@ -82,13 +82,13 @@ class PipeChannel:
 
     def start(self, take: Callable[[list[Frame]], Awaitable[None] | None], ended: Callable[[], None]) -> None:
         if self._show is not None:
-            take = partial(self._show_and_handle, self._show, take)
+            take = partial(self._trace_and_handle_frames, self._show, take)
         Reader(self._descriptors[0], Framing(self._record_cap, tells_ends=True), take, ended).start()
 
     def close(self, seconds: float) -> None:
         self.answers.close(seconds)
 
-    def _show_and_handle(
+    def _trace_and_handle_frames(
         self,
         show: Callable[[str, bytes], None],
         take: Callable[[list[Frame]], Awaitable[None] | None],
@@ -152,7 +152,7 @@ class Host:
 
     async def run_command(self, command: Json) -> None:
         """Run a command that an earlier process has already accepted; nothing is announced. Raises `PigeonError`."""
-        with self._outbox.silence():
+        with self._outbox.suppressing_events_and_dialogs():
             await self._commands.run_command(codec.command_of(command))
 
     def announce_event(self, event: Outbound) -> None:
@@ -177,7 +177,9 @@ class Host:
             code = await self._shutdown.wait_for_work(asyncio.ensure_future(self._wait_for_long_answers()))
         if code == exit_codes.OK and self._drains():
             code = await self._shutdown.wait_for_work(asyncio.ensure_future(self._wait_until_done()))
-        await self._shutdown.wait_for_cleanup(asyncio.ensure_future(self._stop(leaving, stop)), STOP_SECONDS)
+        await self._shutdown.wait_for_cleanup(
+            asyncio.ensure_future(self._close_session_and_stop(leaving, stop)), STOP_SECONDS
+        )
         self._channel.close(FLUSH_SECONDS if code == exit_codes.OK else FLUSH_AFTER_SIGNAL)
         return code
 
@@ -192,7 +194,9 @@ class Host:
         await self._session.activity.wait_until_idle()
         await self._session.engine.wait_until_reported()
 
-    async def _stop(self, leaving: Callable[[], Awaitable[None]], stop: Callable[[], Awaitable[None]]) -> None:
+    async def _close_session_and_stop(
+        self, leaving: Callable[[], Awaitable[None]], stop: Callable[[], Awaitable[None]]
+    ) -> None:
         await leaving()
         await self._session.close()
         await stop()
@@ -208,14 +212,14 @@ class Host:
 
     async def _warm_up(self) -> None:
         """Deferred until the first commands were answered, because a host waits for those."""
-        await self._server.wait_until_begun()
+        await self._server.wait_for_first_input()
         await self._warm()
 
     def _on_end_requested(self, code: int) -> None:
         """Stopping the work also suppresses its end events, since a host could answer them into a closing pipe; so
         nothing may begin afterwards."""
         if code != exit_codes.OK:
-            self._outbox.mute()
+            self._outbox.suppress_events()
         elif self._drains():
             return
         else:

@@ -68,7 +68,7 @@ class InProcessHost:
             self._hear(record)
 
     def _mask_data(self, data: Any) -> Any:
-        return self._connection.mask_record(self._connection.filter_data(data))
+        return self._connection.mask_record(self._connection.filter_answer_data(data))
 
     async def wait_until_drained(self) -> None:
         await self._commands.wait_until_drained()
@@ -76,14 +76,14 @@ class InProcessHost:
     async def _join_long_answer(self, answer: LongAnswer, command: Command) -> Any:
         """Join the pieces of JSON of a long answer, yielding to other work in between."""
         made: list[bytes] = []
-        while pieces := _read_pieces(answer.pieces):
+        while pieces := _take_some_pieces(answer.pieces):
             made += pieces
             await asyncio.sleep(0)
         kind: Any = command.answer
         return codec.convert(codec.decode(b"".join(made)), kind)
 
 
-def _read_pieces(pieces: Iterator[bytes]) -> list[bytes]:
+def _take_some_pieces(pieces: Iterator[bytes]) -> list[bytes]:
     return list(islice(pieces, SLICE_PIECES))
 
 

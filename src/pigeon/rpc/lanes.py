@@ -55,7 +55,7 @@ class Lanes:
 
     def submit(self, job: CommandJob) -> None:
         """Start or queue a job; it may have finished when this returns."""
-        if job.command.lane != "session" or self._is_behind_prompts(job.command):
+        if job.command.lane != "session" or self._is_behind_only_prompts(job.command):
             self._start_in_background(job, None)
             return
         self._waiting.append(job)
@@ -83,7 +83,7 @@ class Lanes:
             self._present = job.command
             self._busy = self._start_in_background(job, self._run_waiting)
 
-    def _is_behind_prompts(self, command: Command) -> bool:
+    def _is_behind_only_prompts(self, command: Command) -> bool:
         """True for a prompt that cannot be queued and that only prompts precede in its lane.
 
         One with a `clientMessageId` may repeat one of those, which is only known when that one was answered.

@@ -112,12 +112,12 @@ class Outbox:
         """Do not report the end of any run, because the process is about to end and a host may react with a command."""
         self._left_out += ENDS
 
-    def mute(self) -> None:
+    def suppress_events(self) -> None:
         """Send no more events; commands are still answered, and warnings shown."""
         self._left_out += (Event,)
 
     @contextmanager
-    def silence(self) -> Iterator[None]:
+    def suppressing_events_and_dialogs(self) -> Iterator[None]:
         """Suppress all events and dialogs inside the `with` block."""
         before, self._left_out = self._left_out, (Event, *get_args(DialogRequest))
         try:

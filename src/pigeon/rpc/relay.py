@@ -142,13 +142,13 @@ class Relay:
         self._decoded = decoded
         self._connection = Connection(dialect)
         self._outbox = Outbox(sink, self._connection)
-        self._commands = RemoteCommands(write, self._connection.answer_own, self._adapt_answer)
+        self._commands = RemoteCommands(write, self._connection.answer_own, self._track_and_adapt_answer)
         self._server = Server(self._commands, self._outbox)
         self._in_run = False
         self._last_answer: AssistantMessage | None = None
         self._prompts = OpenPromptIds()
 
-    def start(self) -> None:
+    def send_greeting(self) -> None:
         """Send the greeting of the dialect."""
         self._outbox.greet()
         for command in self._dialect.asked_first:
@@ -222,21 +222,21 @@ class Relay:
 
     # Commands
 
-    def _adapt_answer(self, command: Command, data: Any) -> Any:
+    def _track_and_adapt_answer(self, command: Command, data: Any) -> Any:
         """The data of an answer in the form for this host."""
         if isinstance(data, Accepted):
             if isinstance(command, (Prompt, AbortAndPrompt)) and data.disposition != "handled":
                 self._prompts.add(command, data)
             return data
         if isinstance(command, RemoveQueued):
-            self._withdraw(command.queued_id)
+            self._withdraw_queued_prompts(command.queued_id)
         elif isinstance(command, ClearQueue):
-            self._withdraw(None)
+            self._withdraw_queued_prompts(None)
         if isinstance(command, GetState) and isinstance(data, EncodedData):
             return self._dialect.convert_state(data, lambda: _to_settled_state(data))
         return data
 
-    def _withdraw(self, queued_id: str | None) -> None:
+    def _withdraw_queued_prompts(self, queued_id: str | None) -> None:
         for result in self._prompts.withdraw_queued(queued_id):
             self._outbox.send_event(result)
 

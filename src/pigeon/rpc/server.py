@@ -44,9 +44,9 @@ class Server:
         self._frames.extend(frames)
         done = self._try_process_all()
         self._begun.set()
-        return None if done else self._process_with_room()
+        return None if done else self._process_as_room_allows()
 
-    async def wait_until_begun(self) -> None:
+    async def wait_for_first_input(self) -> None:
         """Wait until the first input was processed."""
         await self._begun.wait()
 
@@ -64,21 +64,21 @@ class Server:
             self._process_frame(self._frames.popleft())
         return not self._frames
 
-    async def _process_with_room(self) -> None:
+    async def _process_as_room_allows(self) -> None:
         while not self._try_process_all():
             await self._outbox.wait_for_room()
 
     def _process_frame(self, frame: Frame) -> None:
         for item in read_frame(frame):
             if isinstance(item, RefusedLine):
-                self._refuse(item)
+                self._send_refusal(item)
                 continue
             try:
                 self._dispatch(item)
             except Exception as error:
-                self._refuse(make_line_refusal(_error_text_of(error)))
+                self._send_refusal(make_line_refusal(_log_and_describe_error(error)))
 
-    def _refuse(self, refused: RefusedLine) -> None:
+    def _send_refusal(self, refused: RefusedLine) -> None:
         if refused.unknown:
             self._outbox.refuse_unknown(refused.response)
         else:
@@ -104,7 +104,7 @@ class Server:
         name = NAMES[type(command)]
         if error is not None:
             code = error.code if isinstance(error, Refusal) and error.code else ABSENT
-            response = failure_response(name, _error_text_of(error), command.id, code)
+            response = failure_response(name, _log_and_describe_error(error), command.id, code)
             if isinstance(command, PROMPTS) and isinstance(error, Refusal) and not isinstance(error, BadRecord):
                 self._outbox.refuse_prompt(response)
             else:
@@ -113,7 +113,7 @@ class Server:
             self._outbox.send_answer(success_response(name, ABSENT if command.answer is None else data, command.id))
 
 
-def _error_text_of(error: BaseException) -> str:
+def _log_and_describe_error(error: BaseException) -> str:
     text = text_for_host(error)
     if text == UNEXPECTED:
         import traceback

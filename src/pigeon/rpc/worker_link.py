@@ -124,7 +124,7 @@ class AnswerWriter:
         if self._transport is not None:
             self._transport.write(line)
 
-    def connect(self, transport: asyncio.Transport | None) -> None:
+    def set_transport(self, transport: asyncio.Transport | None) -> None:
         """Use this connection from now on; None disconnects."""
         self._transport = transport
         self._room.set()
@@ -186,7 +186,7 @@ class WorkerLink:
         before, self._connection = self._connection, connection
         if before is not None:
             before.abort()
-        self.answers.connect(transport)
+        self.answers.set_transport(transport)
         self.events.flush()
         self._notify(Logged(*self._log.end, os.getpid(), self._heard))
         self._send_heartbeat()
@@ -196,7 +196,7 @@ class WorkerLink:
         if connection is self._connection:
             self._connection = None
             self._heard = self._log.next_number - 1
-            self.answers.connect(None)
+            self.answers.set_transport(None)
             self._alone_since = asyncio.get_running_loop().time()
 
     def handle_frames(self, frames: list[Frame]) -> Awaitable[None] | None:
@@ -255,7 +255,7 @@ class SupervisorConnection(asyncio.Protocol):
         waiting = self._link.handle_frames(self._framing.feed(data))
         if waiting is not None and self._transport is not None:
             self._transport.pause_reading()
-            self._taking = asyncio.ensure_future(self._resume_after(waiting, self._transport))
+            self._taking = asyncio.ensure_future(self._resume_reading_after(waiting, self._transport))
 
     def pause_writing(self) -> None:
         self._link.answers.set_paused(True)
@@ -271,7 +271,7 @@ class SupervisorConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    async def _resume_after(self, waiting: Awaitable[None], transport: asyncio.Transport) -> None:
+    async def _resume_reading_after(self, waiting: Awaitable[None], transport: asyncio.Transport) -> None:
         await waiting
         if not transport.is_closing():
             transport.resume_reading()

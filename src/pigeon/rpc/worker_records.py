@@ -49,7 +49,7 @@ class WorkerAnswer(Struct, tag_field="type", tag="response", frozen=True):
     error: msgspec.Raw | Absent = ABSENT
     code: msgspec.Raw | Absent = ABSENT
 
-    def line_for(self, id: Json | Absent) -> bytes:
+    def encode_with_id(self, id: Json | Absent) -> bytes:
         """The same answer under the client's id."""
         given = ABSENT if isinstance(id, Absent) else msgspec.Raw(codec.encode(id))
         members = {"error": self.error, "code": self.code}

@@ -183,9 +183,9 @@ class Reader:
             return
         if self._polled:
             self._watch(False)
-        self._waiting = asyncio.ensure_future(self._resume_after(waiting, ended))
+        self._waiting = asyncio.ensure_future(self._resume_reading_after(waiting, ended))
 
-    async def _resume_after(self, waiting: Awaitable[None], ended: bool) -> None:
+    async def _resume_reading_after(self, waiting: Awaitable[None], ended: bool) -> None:
         await waiting
         self._resume_reading(ended)
 

@@ -45,9 +45,9 @@ class OpenCommand(Struct, frozen=True):
     def send_answer(self, answer: WorkerAnswer, end: LogEnd) -> None:
         """Pass on the worker's answer, with the client's id in place of the supervisor's own."""
         if self.watcher is not None:
-            self.watcher.send_answer(answer.line_for(self.id), end)
+            self.watcher.send_answer(answer.encode_with_id(self.id), end)
         elif self.future is not None and not self.future.done():
-            self.future.set_result(codec.decode(answer.line_for(ABSENT)))
+            self.future.set_result(codec.decode(answer.encode_with_id(ABSENT)))
 
     def refuse(self, why: str, end: LogEnd) -> None:
         """Send the client a failure as the command's answer."""

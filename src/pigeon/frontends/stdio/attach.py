@@ -80,7 +80,7 @@ async def _relay(
         opening.cancel()
         return ended.result()
     opening.result()
-    relay.start()
+    relay.send_greeting()
     Reader(
         descriptors[0], Framing(DEFAULT_CAP), relay.handle_frames, lambda: shutdown.request_exit(exit_codes.OK)
     ).start()

@@ -37,10 +37,10 @@ async def export_html(cmd: ExportHtml, s: Session) -> Exported:
 async def get_html(cmd: GetHtml, s: Session) -> HtmlPage:
     """The current state; an answer whose calls are running may be requested again."""
     branch = s.journal.branch
-    start, end = _find_window(cmd, branch)
+    start, end = _find_entry_range(cmd, branch)
     window = [line.raw for line in branch[start:end]]
     labels = [line.raw for line in s.journal.lines if line.type == "label"]
-    spoken = (line.raw for line in reversed(branch[max(0, start - FARTHEST) : start]) if _is_spoken(line))
+    spoken = (line.raw for line in reversed(branch[max(0, start - FARTHEST) : start]) if _is_conversation_message(line))
     first, leaf, more_after = (branch[start].id if window else None), s.journal.leaf_id, end < len(branch)
     before, ids = (branch[start - 1].id if start else None), [line.id for line in branch[start:end]]
     running = s.activity.is_running and not more_after
@@ -58,7 +58,7 @@ async def get_html(cmd: GetHtml, s: Session) -> HtmlPage:
     )
 
 
-def _find_window(cmd: GetHtml, branch: list[EntryLine]) -> tuple[int, int]:
+def _find_entry_range(cmd: GetHtml, branch: list[EntryLine]) -> tuple[int, int]:
     """The range of entries; the results of an answer stay with it."""
     limit, most = cmd.limit, len(branch)
     if not isinstance(cmd.after, Absent):
@@ -91,7 +91,7 @@ def _is_result(branch: list[EntryLine], at: int) -> bool:
     return at < len(branch) and branch[at].role == "toolResult"
 
 
-def _is_spoken(line: EntryLine) -> bool:
+def _is_conversation_message(line: EntryLine) -> bool:
     return line.type == "message" and line.role not in ("toolResult", "system")
 
 

@@ -31,7 +31,7 @@ from pigeon.wire.steering import limits_of
 @handles(Prompt)
 def prompt(cmd: Prompt, s: Session) -> Awaitable[Accepted] | Accepted:
     """Answered when it is accepted or refused; the run continues in the background."""
-    message = _host_message(cmd)  # an invalid message changes nothing
+    message = _to_host_message(cmd)  # an invalid message changes nothing
     if not isinstance(cmd.locale, Absent):
         s.system_prompt.set_locale(cmd.locale)
     return s.prompting.prompt(message, cmd.streaming_behavior)
@@ -40,13 +40,13 @@ def prompt(cmd: Prompt, s: Session) -> Awaitable[Accepted] | Accepted:
 @handles(Steer)
 def steer(cmd: Steer, s: Session) -> Awaitable[Accepted] | Accepted:
     """Queues the message; never starts a run."""
-    return s.prompting.queue_message(_host_message(cmd), "steering")
+    return s.prompting.queue_message(_to_host_message(cmd), "steering")
 
 
 @handles(FollowUp)
 def follow_up(cmd: FollowUp, s: Session) -> Awaitable[Accepted] | Accepted:
     """Queues the message; never starts a run."""
-    return s.prompting.queue_message(_host_message(cmd), "followUp")
+    return s.prompting.queue_message(_to_host_message(cmd), "followUp")
 
 
 @handles(Abort)
@@ -58,15 +58,15 @@ def abort(cmd: Abort, s: Session) -> Awaitable[None] | None:
 @handles(AbortAndPrompt)
 def abort_and_prompt(cmd: AbortAndPrompt, s: Session) -> Awaitable[Accepted] | Accepted:
     """The aborted run's last events precede the answer, and the new run's first events follow it."""
-    message = _host_message(cmd)  # an invalid message aborts nothing
+    message = _to_host_message(cmd)  # an invalid message aborts nothing
     known = s.prompting.find_earlier_answer(message)
     if known is not None:
         return known
     ended = s.engine.abort()
-    return _prompt_when_ended(ended, s.engine.abort_count, message, s)
+    return _prompt_after_abort(ended, s.engine.abort_count, message, s)
 
 
-async def _prompt_when_ended(ended: Awaitable[None] | None, aborts: int, message: HostMessage, s: Session) -> Accepted:
+async def _prompt_after_abort(ended: Awaitable[None] | None, aborts: int, message: HostMessage, s: Session) -> Accepted:
     if ended is not None:
         await ended
     if s.engine.abort_count != aborts:
@@ -96,7 +96,7 @@ def promote_queued(cmd: PromoteQueued, s: Session) -> QueueItem:
     return s.queue.promote(cmd.queued_id)
 
 
-def _host_message(cmd: Prompt | Steer | FollowUp | AbortAndPrompt) -> HostMessage:
+def _to_host_message(cmd: Prompt | Steer | FollowUp | AbortAndPrompt) -> HostMessage:
     """The message of a command; the command's id is repeated at the end of the prompt."""
     message = HostMessage(cmd.message, cmd.images, cmd.attachments)
     if isinstance(cmd, (Prompt, AbortAndPrompt)):

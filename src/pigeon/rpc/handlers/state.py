@@ -40,10 +40,10 @@ BAD_CURSOR = "Invalid RPC message cursor"
 def get_state(cmd: GetState, connection: SessionConnection) -> answers.State:
     """Answered at once, whatever is going on."""
     state = _read_state(connection.session)
-    return connection.dialect.convert_state(state, lambda: _with_full_state(state, connection.session))
+    return connection.dialect.convert_state(state, lambda: _add_full_state(state, connection.session))
 
 
-def _with_full_state(state: answers.State, s: Session) -> answers.State:
+def _add_full_state(state: answers.State, s: Session) -> answers.State:
     """The state with what only some clients read."""
     tools = [
         answers.DumpedTool(name=tool.name, description=tool.description, parameters=tool.parameters)
@@ -83,10 +83,10 @@ def _read_state(s: Session) -> answers.State:
 @handles(GetMessages)
 def get_messages(cmd: GetMessages, s: Session) -> LongAnswer:
     """Complete messages only; the streaming one comes with its `message_end`."""
-    return LongAnswer(_message_pieces(s.visible_entries, len(s.visible_entries.lines)))
+    return LongAnswer(_encode_messages(s.visible_entries, len(s.visible_entries.lines)))
 
 
-def _message_pieces(visible: VisibleEntries, count: int) -> Iterator[bytes]:
+def _encode_messages(visible: VisibleEntries, count: int) -> Iterator[bytes]:
     """The messages that exist now, whatever is added while they are encoded."""
     yield b'{"messages":'
     yield from encode_list(codec.encode(visible.to_host_message(line)) for line in islice(visible.lines, count))
