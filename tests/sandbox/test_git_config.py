@@ -58,7 +58,7 @@ def test_files_are_followed_that_are_included_under_any_condition_and_each_is_re
     (tmp_path / "one").write_text('[include] path = two\n[includeIf "gitdir:/nowhere"] path = ~/three')
     (tmp_path / "two").write_text("[include] path = one\n[core] hooksPath = x")
     reader = GitConfigReader([str(tmp_path)])
-    found = list(reader.files([str(tmp_path / "one")]))
+    found = list(reader.read_with_includes([str(tmp_path / "one")]))
     assert [os.path.basename(file.path) for file in found] == ["one", "two", "three"]
     assert found[1].settings[-1].value == "x"
 
@@ -66,9 +66,9 @@ def test_files_are_followed_that_are_included_under_any_condition_and_each_is_re
 def test_a_file_is_read_again_when_it_has_changed(tmp_path: Path) -> None:
     file, reader = tmp_path / "config", GitConfigReader()
     file.write_text("[a] b = 1")
-    assert [one.value for one in next(reader.files([str(file)])).settings] == ["1"]
+    assert [one.value for one in next(reader.read_with_includes([str(file)])).settings] == ["1"]
     file.write_text("[a] b = 22")
-    assert [one.value for one in next(reader.files([str(file)])).settings] == ["22"]
+    assert [one.value for one in next(reader.read_with_includes([str(file)])).settings] == ["22"]
 
 
 def test_variables_name_files_and_settings_too() -> None:

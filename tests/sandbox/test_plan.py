@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from pigeon.sandbox.git_places import git_places
+from pigeon.sandbox.git_places import find_git_places
 from pigeon.sandbox.plan import Mount, kept_places, plan_of
 from pigeon.sandbox.policy import SandboxPolicy, Unprotectable, is_inside
 from pigeon.sandbox.survey import FolderSurvey, shared_git_files
@@ -193,7 +193,7 @@ def test_the_folder_of_a_repository_cannot_become_a_repository_itself(
         "HEAD",
     }
     assert found == {"commondir", kept} - {None}
-    assert git_places(str(root), policy.survey).never_made.get(str(root / "commondir"), b"") is None
+    assert find_git_places(str(root), policy.survey).never_made.get(str(root / "commondir"), b"") is None
 
 
 def test_a_configuration_that_cannot_be_read_stops_everything(policy: SandboxPolicy) -> None:
@@ -320,23 +320,23 @@ def test_a_submodule_with_its_data_elsewhere_is_written_there_and_its_hooks_are_
     data.parent.mkdir()
     subprocess.run(["git", "init", "-q", f"--separate-git-dir={data}", str(part)], check=True)
     subprocess.run(["git", "-C", str(part), "config", "core.worktree", "../../../part"], check=True)
-    found = git_places(str(part), FolderSurvey())
+    found = find_git_places(str(part), FolderSurvey())
     assert found.written == (str(data),)
     assert {str(part / ".git"), str(data / "hooks"), str(data / "config")} <= set(found.kept)
-    assert str(data / "hooks") in git_places(str(top), FolderSurvey()).kept
+    assert str(data / "hooks") in find_git_places(str(top), FolderSurvey()).kept
 
 
 def test_a_folder_that_does_not_point_back_is_not_written(tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     subprocess.run(["git", "init", "-q", "--bare", str(tmp_path / "other")], check=True)
     (tmp_path / "work" / ".git").write_text("gitdir: ../other\n")
-    assert git_places(str(tmp_path / "work"), FolderSurvey()).written == ()
+    assert find_git_places(str(tmp_path / "work"), FolderSurvey()).written == ()
 
 
 def test_a_path_can_be_steered_where_any_part_of_it_may_be_written(policy: SandboxPolicy, tmp_path: Path) -> None:
     (tmp_path / "home" / "code").symlink_to(policy.root)
     (tmp_path / "work" / "out").symlink_to(tmp_path / "agent")
     steered = ("work", "work/a/b", "home/code/a", "work/out/x", policy.temporary_folder + "/x")
-    assert all(policy.can_redirect(str(tmp_path / path)) for path in steered)
-    assert not any(policy.can_redirect(str(tmp_path / path)) for path in ("agent/x", "home/a", "workshop"))
-    assert not replace(policy, mode="read-only").can_redirect(str(tmp_path / "work" / "a"))
+    assert all(policy.can_commands_redirect(str(tmp_path / path)) for path in steered)
+    assert not any(policy.can_commands_redirect(str(tmp_path / path)) for path in ("agent/x", "home/a", "workshop"))
+    assert not replace(policy, mode="read-only").can_commands_redirect(str(tmp_path / "work" / "a"))

@@ -389,7 +389,7 @@ async def test_pigeon_imports_nothing_from_folders_that_commands_can_write(agent
     options = AgentOptions(sandbox="workspace", extensions=(str(kept),))
     layers = Layers(str(agent.agent_dir), lambda problem: None)
     setup = make_sandbox(options, environment, str(agent.agent_dir), layers, ProcessOwner())
-    setup.enclose(str(agent.work))
+    setup.enclose_commands(str(agent.work))
     setup.close()
     assert found == [str(kept), str(agent.home), "/usr/lib/python3"]
 
@@ -399,7 +399,7 @@ async def test_a_command_that_prints_keys_leaves_nothing_for_other_commands(agen
     layers = Layers(str(agent.agent_dir), lambda problem: None)
     owner = ProcessOwner()
     setup = make_sandbox(AgentOptions(sandbox="workspace"), environment, str(agent.agent_dir), layers, owner)
-    setup.enclose(str(agent.work))
+    setup.enclose_commands(str(agent.work))
     folder = str(agent.work)
 
     async def output_of(command: str, sealed: bool) -> str:
@@ -408,7 +408,7 @@ async def test_a_command_that_prints_keys_leaves_nothing_for_other_commands(agen
         return ran.stdout.decode()
 
     try:
-        await setup.prove_wall()
+        await setup.find_working_wall()
         everywhere = 'for place in . "$TMPDIR" /dev/shm; do touch "$place/left" && echo made; done'
         # It has a place for its own files, under two names.
         assert await output_of(everywhere, sealed=True) == "made\n" * 2

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pigeon.sandbox.seccomp import ARCHITECTURES, filter_for
+from pigeon.sandbox.seccomp import ARCHITECTURES, build_filter_for
 
 ALLOWED = "allowed"
 KILLED = "killed"
-X86 = filter_for("x86_64") or b""
-ARM = filter_for("aarch64") or b""
+X86 = build_filter_for("x86_64") or b""
+ARM = build_filter_for("aarch64") or b""
 ARM_CODE = ARCHITECTURES["aarch64"].code
 NUMBERS = st.integers(0, 500)
 ARGUMENTS = st.lists(st.integers(0, 2**64 - 1), min_size=6, max_size=6)
@@ -50,7 +50,7 @@ def _meaning(action: int) -> str | int:
 
 
 def test_there_is_no_filter_for_a_processor_without_a_table() -> None:
-    assert filter_for("riscv64") is None
+    assert build_filter_for("riscv64") is None
 
 
 @given(number=NUMBERS, arguments=ARGUMENTS)

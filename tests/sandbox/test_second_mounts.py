@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pigeon.sandbox.policy import secret_places
-from pigeon.sandbox.second_mounts import mounted_parts, other_places
+from pigeon.sandbox.second_mounts import other_places, parse_mounts
 
 
 @pytest.fixture
@@ -27,12 +27,12 @@ def test_what_is_hidden_is_found_where_it_is_mounted_again(here: Path) -> None:
         ("8:2", "/", f"{here}/other"),
     ]
     text = "".join(f"1 0 {disk} {shown} {place} rw - ext4 x rw\n" for disk, shown, place in rows)
-    found = other_places([f"{here}/home/me/.ssh"], mounted_parts(text))
+    found = other_places([f"{here}/home/me/.ssh"], parse_mounts(text))
     assert [os.path.relpath(path, here) for path in found] == ["host/home/me/.ssh", "box/.ssh", "my keys"]
 
 
 def test_nothing_is_found_where_nothing_is_mounted_twice(here: Path) -> None:
-    assert other_places([f"{here}/home/me/.ssh"], mounted_parts(f"1 0 8:1 / {here} rw - ext4 x rw\nshort line\n")) == []
+    assert other_places([f"{here}/home/me/.ssh"], parse_mounts(f"1 0 8:1 / {here} rw - ext4 x rw\nshort line\n")) == []
 
 
 def test_variables_say_where_secrets_are() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pigeon.sandbox.written_folders import WRITTEN, programs_path, remember_written, written_folders
+from pigeon.sandbox.written_folders import WRITTEN, filter_programs_path, record_written_folders, written_folders
 from pigeon.trust.trust_file import DOUBTED, record_doubts, save_decision, saved_decision
 
 
@@ -27,7 +27,7 @@ def test_trust_in_a_folder_counts_for_those_in_it(folders: tuple[str, Path]) -> 
 def test_it_does_not_count_where_commands_behind_a_sandbox_could_write(folders: tuple[str, Path]) -> None:
     agent, project = folders
     save_decision(agent, str(project.parent), True)
-    remember_written(agent, [str(project)])
+    record_written_folders(agent, [str(project)])
     assert saved_decision(agent, str(project)) == (True, None), "its own files were kept from those commands"
     assert saved_decision(agent, str(project / "sub")) == (None, None)
     assert saved_decision(agent, str(project.parent / "other")) == (True, None)
@@ -73,28 +73,28 @@ def test_with_a_list_that_cannot_be_used_trust_does_not_count(
 def test_a_no_counts_for_everything_below_in_any_case(folders: tuple[str, Path]) -> None:
     agent, project = folders
     save_decision(agent, str(project), False)
-    remember_written(agent, [str(project)])
+    record_written_folders(agent, [str(project)])
     assert saved_decision(agent, str(project / "sub")) == (False, None)
 
 
 def test_a_folder_is_noted_once_and_not_below_one_that_is_noted(folders: tuple[str, Path]) -> None:
     agent, project = folders
     for path in (project, project, project / "sub"):
-        remember_written(agent, [str(path)])
+        record_written_folders(agent, [str(path)])
     assert written_folders(agent) == [str(project)]
 
 
 def test_folders_that_are_gone_leave_a_long_list(folders: tuple[str, Path]) -> None:
     agent, project = folders
     for number in range(3):
-        remember_written(agent, [f"/gone/{number * 400 + one}" for one in range(400)])
-    remember_written(agent, [str(project)])
+        record_written_folders(agent, [f"/gone/{number * 400 + one}" for one in range(400)])
+    record_written_folders(agent, [str(project)])
     assert written_folders(agent) == [str(project)]
 
 
 def test_programs_are_looked_for_in_the_systems_folders_alone_if_it_is_not_known_where_commands_could_write(
     tmp_path: Path,
 ) -> None:
-    assert programs_path(str(tmp_path), "bin:/opt/bin:/usr/bin") == "/opt/bin:/usr/bin"
+    assert filter_programs_path(str(tmp_path), "bin:/opt/bin:/usr/bin") == "/opt/bin:/usr/bin"
     (tmp_path / "sandbox-folders.jsonl").write_text("what is this\n")
-    assert programs_path(str(tmp_path), "/opt/bin:/usr/bin") == os.defpath
+    assert filter_programs_path(str(tmp_path), "/opt/bin:/usr/bin") == os.defpath

@@ -137,7 +137,7 @@ class _Builder:
         self._sandbox = make_sandbox(
             options, environment, self._agent_dir, self._layers, processes, self._reports.notify
         )
-        self._sandbox.enclose(self._cwd)
+        self._sandbox.enclose_commands(self._cwd)
         # Keys are known before the first line of an extension runs.
         self._registry = make_registry(
             self._agent_dir, environment.variables, self._cwd, processes, redactor, self._recordings.models
@@ -150,7 +150,7 @@ class _Builder:
     async def build(self) -> BuiltAgent:
         extensions = self._extensions
         try:
-            await self._sandbox.prove_wall()
+            await self._sandbox.find_working_wall()
             settings = self._layers.settings
             await extensions.load_user_extensions(value_or_default(settings.extensions, []), settings.packages)
             decisions = ProjectDecisions(
@@ -164,8 +164,8 @@ class _Builder:
             )
             repository, transcript = await self._open_transcript(decisions)
             try:
-                self._sandbox.enclose(transcript.journal.cwd)
-                await self._sandbox.prove_wall()
+                self._sandbox.enclose_commands(transcript.journal.cwd)
+                await self._sandbox.find_working_wall()
                 cwd = transcript.journal.cwd
                 await extensions.load_project_extensions(project_dirs(cwd) if decisions.is_trusted(cwd) else [])
                 return self._assemble(decisions, repository, transcript)

@@ -29,7 +29,7 @@ from pigeon.providers.local_models import (
 from pigeon.providers.recording.agent_recordings import AgentRecordings
 from pigeon.providers.registry import ModelRegistry
 from pigeon.providers.request import RequestPolicy
-from pigeon.sandbox.written_folders import programs_path
+from pigeon.sandbox.written_folders import filter_programs_path
 from pigeon.secrets.redactor import Redactor
 from pigeon.session.model_choice import ModelOptions, ScopedModel
 from pigeon.system.environment import Environment
@@ -79,7 +79,7 @@ def _make_user_registry(
         entries=file.providers,
         stored=auth.read_all,
         environ=environment,
-        values=Values(environment, processes, cwd, search_path=partial(programs_path, folder)),
+        values=Values(environment, processes, cwd, search_path=partial(filter_programs_path, folder)),
         problems=problems,
         hold=redactor.learn,
     )

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from pigeon.config.layers import Layers
-from pigeon.sandbox.written_folders import WRITTEN, remember_written, written_folders
+from pigeon.sandbox.written_folders import WRITTEN, record_written_folders, written_folders
 from pigeon.system.environment import Environment
 from pigeon.system.process.start import ProcessOwner
 from pigeon.wire.answers import SandboxState
@@ -168,12 +168,12 @@ class SandboxControl:
 
         environment = self._environment
         root = os.path.realpath(cwd)
-        extra = [self._writable_root(path, cwd) for path in user.writable or ()]
+        extra = [self._resolve_writable_root(path, cwd) for path in user.writable or ()]
         loaded = list(self._paths_of_loaded_code())
         hidden = secret_places(environment.homes, self._agent_dir, environment.variables)
-        hidden = (*hidden, *_find_other_views(hidden))
+        hidden = (*hidden, *_find_duplicate_mount_paths(hidden))
         for path in (*((root,) if mode == "workspace" else ()), *extra):
-            self._check_root(path, hidden, _OTHER_FOLDER if path == root else _LEAVE_OUT)
+            self._check_writable_root(path, hidden, _OTHER_FOLDER if path == root else _LEAVE_OUT)
             if inner := next((place for place in loaded if is_inside(path, place)), None):
                 raise StartupError(
                     f"Sandbox: Pigeon itself runs from {inner}, so commands must not write {path}. "
@@ -196,11 +196,11 @@ class SandboxControl:
     def _paths_of_loaded_code(self) -> Iterator[str]:
         """The agent's folder, and extensions: those that options and settings name, and the targets of links in
         them."""
-        from pigeon.sandbox.policy import links_of
+        from pigeon.sandbox.policy import resolve_link_steps
 
         yield os.path.realpath(self._agent_dir)
         for path in self._find_extensions(value_or_default(self._layers.settings.extensions, [])):
-            ways = links_of(path)
+            ways = resolve_link_steps(path)
             yield from (*ways, *self._ensure_survey().link_targets(ways[-1]))
 
     def _ensure_survey(self) -> FolderSurvey:
@@ -212,14 +212,14 @@ class SandboxControl:
             self._surveyed = FolderSurvey(homes, shared_git_files(homes, variables), git_settings_in(variables))
         return self._surveyed
 
-    def _writable_root(self, path: str, cwd: str) -> str:
-        from pigeon.sandbox.policy import is_inside, links_of
+    def _resolve_writable_root(self, path: str, cwd: str) -> str:
+        from pigeon.sandbox.policy import is_inside, resolve_link_steps
         from pigeon.system.paths import absolute_path
 
         full = absolute_path(path, cwd, self._environment.home)
         if not os.path.isdir(full):
             raise StartupError(f"sandbox.writable: {full} is not a folder. Create it, or leave it out")
-        *links, real = links_of(full)
+        *links, real = resolve_link_steps(full)
         written = [os.path.realpath(cwd), *self._read_earlier_folders()]
         if turned := next((link for link in links if any(is_inside(link, folder) for folder in written)), None):
             raise StartupError(
@@ -228,7 +228,7 @@ class SandboxControl:
             )
         return real
 
-    def _check_root(self, root: str, hidden: tuple[str, ...], advice: str = _OTHER_FOLDER) -> None:
+    def _check_writable_root(self, root: str, hidden: tuple[str, ...], advice: str = _OTHER_FOLDER) -> None:
         """Refuse a writable folder that contains protected places, or that is inside a hidden one."""
         from pigeon.sandbox.policy import is_inside
 
@@ -265,7 +265,7 @@ class SandboxControl:
                 raise StartupError(f"Sandbox: no temporary folder in {parent}: {error.strerror}") from error
         return self._scratch
 
-    def enclose(self, cwd: str) -> None:
+    def enclose_commands(self, cwd: str) -> None:
         """Enclose commands as requested for this folder; raises `StartupError`.
 
         If the wall could not be tried before, the first command tries it, and is not run if that fails.
@@ -285,14 +285,14 @@ class SandboxControl:
             make_checked_plan(policy)
         except Unprotectable as error:
             raise StartupError(f"Sandbox: {error}") from None
-        self._exclude_module_folders(policy)
+        self._drop_writable_module_paths(policy)
         try:
-            remember_written(self._agent_dir, policy.roots[:-1])
+            record_written_folders(self._agent_dir, policy.roots[:-1])
             self._on_writable(policy.roots[:-1])
         except (OSError, BadRecord) as error:
-            raise self._unknown_folders_error(error) from None
+            raise self._make_written_folders_error(error) from None
 
-    def _exclude_module_folders(self, policy: SandboxPolicy) -> None:
+    def _drop_writable_module_paths(self, policy: SandboxPolicy) -> None:
         """Import nothing from a folder that commands can write or could, such as one that `PYTHONPATH` names."""
         from pigeon.sandbox.policy import is_exactly_inside, is_inside
 
@@ -313,9 +313,9 @@ class SandboxControl:
         try:
             return written_folders(self._agent_dir)
         except (OSError, BadRecord) as error:
-            raise self._unknown_folders_error(error) from None
+            raise self._make_written_folders_error(error) from None
 
-    def _unknown_folders_error(self, error: Exception) -> StartupError:
+    def _make_written_folders_error(self, error: Exception) -> StartupError:
         return StartupError(
             f"Sandbox: {os.path.join(self._agent_dir, WRITTEN)} cannot be used ({error}). It lists the folders that "
             "commands could write, so that nothing they leave there is trusted later. Fix it"
@@ -338,7 +338,7 @@ class SandboxControl:
         """The same as `enclose` while the agent runs: if a request cannot be fulfilled, the policy becomes as strict as
         possible."""
         try:
-            self.enclose(cwd)
+            self.enclose_commands(cwd)
         except StartupError as error:
             self._report(f"{error}. Until that is fixed, commands write nothing and have no network")
             self._enclose_strictly(cwd, network=False)
@@ -363,7 +363,7 @@ class SandboxControl:
 
         root = os.path.realpath(cwd)
         if policy.mode == "workspace":
-            self._check_root(root, policy.hidden)
+            self._check_writable_root(root, policy.hidden)
         return replace(policy, root=root)
 
     def _use_wall(self, wall: Wall) -> None:
@@ -397,7 +397,7 @@ class SandboxControl:
             return len(plan_of(policy).mounts) > MANY_MOUNTS
         return False
 
-    async def prove_wall(self) -> None:
+    async def find_working_wall(self) -> None:
         """Find out with a real command which wall works here; raises `StartupError` if none does."""
         if self._wall is None or self._builder is not None:
             return
@@ -411,7 +411,7 @@ class SandboxControl:
         for builder in candidates:
             wall = self._make_wall(policy, *builder)
             self._use_wall(wall)
-            problem = await _try_wall(self._processes, dict(self._environment.variables), policy.scratch)
+            problem = await _probe_wall(self._processes, dict(self._environment.variables), policy.scratch)
             if problem is None:
                 self._builder, self._wall = builder, wall
                 return
@@ -437,7 +437,7 @@ class SandboxControl:
             self._scratch = None
 
 
-async def _try_wall(owner: ProcessOwner, variables: Mapping[str, str], scratch: str) -> str | None:
+async def _probe_wall(owner: ProcessOwner, variables: Mapping[str, str], scratch: str) -> str | None:
     """Run a command behind the wall of these processes that detects the wall; returns the error, or None."""
     from pigeon.system.process.run_program import find_program, run_program
 
@@ -496,13 +496,13 @@ def _is_list_of_texts(value: Any) -> bool:
     return value is None or (isinstance(value, list) and all(isinstance(item, str) for item in value))
 
 
-def _find_other_views(hidden: Sequence[str]) -> list[str]:
+def _find_duplicate_mount_paths(hidden: Sequence[str]) -> list[str]:
     """Other paths of hidden places, which are mounted twice."""
-    from pigeon.sandbox.second_mounts import MOUNTS, mounted_parts, other_places
+    from pigeon.sandbox.second_mounts import MOUNTS, other_places, parse_mounts
 
     try:
         with open(MOUNTS, encoding="utf-8", errors="surrogateescape") as file:
-            parts = mounted_parts(file.read())
+            parts = parse_mounts(file.read())
     except OSError:
         return []
     return other_places(filter(os.path.lexists, hidden), parts)

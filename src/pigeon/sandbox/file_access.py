@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable
 
 from pigeon.sandbox.plan import kept_places
-from pigeon.sandbox.policy import SandboxPolicy, plain_spelling
+from pigeon.sandbox.policy import SandboxPolicy, normalize_spelling
 from pigeon.system.paths import HeldPath, PathResolver
 from pigeon.wire.errors import ToolFailed
 
@@ -38,13 +38,13 @@ class WalledPaths(PathResolver, frozen=True):
             )
         return held
 
-    def hiding_test(self) -> Callable[[str], bool]:
+    def make_hidden_path_test(self) -> Callable[[str], bool]:
         """A test for real paths: whether the current policy hides them or a folder above them."""
         policy = self.sandbox()
-        secrets = frozenset() if policy is None else frozenset(map(plain_spelling, policy.secrets()))
+        secrets = frozenset() if policy is None else frozenset(map(normalize_spelling, policy.iterate_secret_paths()))
 
         def is_hidden(place: str) -> bool:
-            path = plain_spelling(place)
+            path = normalize_spelling(place)
             if policy is not None and (policy.is_private(place) or policy.is_device_or_process_path(place)):
                 return True
             while path not in ("", "/"):

@@ -44,7 +44,7 @@ class GitConfigReader:
         self._homes = tuple(homes)
         self._known: dict[str, tuple[tuple[int, int, int], GitFile]] = {}
 
-    def files(self, paths: Sequence[str]) -> Iterator[GitFile]:
+    def read_with_includes(self, paths: Sequence[str]) -> Iterator[GitFile]:
         """These files and all that they include, each once, even missing ones."""
         waiting = [(path, 0) for path in reversed(paths)]
         seen: set[str] = set()
@@ -105,20 +105,20 @@ def parse_settings(text: str) -> Iterator[GitSetting]:
         if sign.isspace():
             at += 1
         elif sign in "#;":
-            at = _end_of_line(text, at)
+            at = _find_next_line(text, at)
         elif sign == "[":
             begun = _SECTION.match(text, at)
             # A section name with a dot is the old form of one with quotes.
             section = "" if begun is None else begun[1].partition(".")[0].lower()
-            at = _end_of_line(text, at) if begun is None else begun.end()
+            at = _find_next_line(text, at) if begun is None else begun.end()
         elif section and (key := _KEY.match(text, at)) is not None:
-            value, at = _parse_value(text, key.end()) if key[2] else ("true", _end_of_line(text, key.end()))
+            value, at = _parse_value(text, key.end()) if key[2] else ("true", _find_next_line(text, key.end()))
             yield GitSetting(f"{section}.{key[1].lower()}", value)
         else:
-            at = _end_of_line(text, at)
+            at = _find_next_line(text, at)
 
 
-def _end_of_line(text: str, at: int) -> int:
+def _find_next_line(text: str, at: int) -> int:
     end = text.find("\n", at)
     return len(text) if end < 0 else end + 1
 
@@ -140,7 +140,7 @@ def _parse_value(text: str, at: int) -> tuple[str, int]:
         elif sign == '"':
             quoted = not quoted
         elif sign in "#;" and not quoted:
-            at = _end_of_line(text, at)
+            at = _find_next_line(text, at)
             break
         else:
             found.append(sign)

@@ -51,7 +51,7 @@ class GitPlaces(Struct, frozen=True):
     never_made: dict[str, bytes | None] = {}
 
 
-def git_places(folder: str, survey: FolderSurvey) -> GitPlaces:
+def find_git_places(folder: str, survey: FolderSurvey) -> GitPlaces:
     """The places of the repository at this folder, read from the disk; empty if there is none.
 
     Raises `Unprotectable` if there are too many places.
@@ -60,16 +60,16 @@ def git_places(folder: str, survey: FolderSurvey) -> GitPlaces:
     if os.path.islink(dot_git):
         return GitPlaces(kept=(dot_git,))
     if os.path.isdir(dot_git):
-        inner = data_places(dot_git, folder, survey)
-        beside: dict[str, bytes | None] = dict.fromkeys(_bare_parts(folder))
+        inner = find_data_places(dot_git, folder, survey)
+        beside: dict[str, bytes | None] = dict.fromkeys(_list_bare_repository_paths(folder))
         return GitPlaces(kept=(*inner.kept, *beside), never_made={**inner.never_made, **beside})
     if not os.path.isfile(dot_git):
         return GitPlaces()
     data = linked_folder(dot_git)
     if data is None or not os.path.isdir(data):
         return GitPlaces(kept=(dot_git,))
-    shared = shared_folder(data)
-    found = [data_places(place, folder, survey) for place in ((data,) if shared is None else (data, shared))]
+    shared = find_main_data_folder(data)
+    found = [find_data_places(place, folder, survey) for place in ((data,) if shared is None else (data, shared))]
     kept = (dot_git, *(path for places in found for path in places.kept))
     never_made = {path: content for places in found for path, content in places.never_made.items()}
     if not _points_back(data, folder, survey.reader):
@@ -83,7 +83,7 @@ def git_places(folder: str, survey: FolderSurvey) -> GitPlaces:
     return GitPlaces(written=(data, *filter(os.path.isdir, parts)), kept=kept, never_made=never_made)
 
 
-def _bare_parts(folder: str) -> Iterator[str]:
+def _list_bare_repository_paths(folder: str) -> Iterator[str]:
     """Names that would make git treat the folder itself as a repository, without a `.git`.
 
     A command can spoil `.git`, since commits write it; git then looks for `HEAD`, `objects` and `refs` beside it, the
@@ -101,7 +101,7 @@ def _is_free_place(path: str) -> bool:
     return not os.path.lexists(path)
 
 
-def data_places(data: str, folder: str, survey: FolderSurvey) -> GitPlaces:
+def find_data_places(data: str, folder: str, survey: FolderSurvey) -> GitPlaces:
     """The places in a repository's data folder, in its submodules and work trees, and what their configuration names.
 
     `folder` is the work tree, which relative names of hooks start from.
@@ -118,16 +118,16 @@ def data_places(data: str, folder: str, survey: FolderSurvey) -> GitPlaces:
         never_made[os.path.join(entry, "config.worktree")] = HARMLESS["config.worktree"]
         kept += _existing_paths(entry, "commondir", "gitdir")
     configured = [path for path in (*kept, *never_made) if os.path.basename(path) in ("config", "config.worktree")]
-    files = list(survey.reader.files(configured))
+    files = list(survey.reader.read_with_includes(configured))
     never_made.update((file.path, b"") for file in files if file.path not in configured)
-    for hooks in _hooks_named((*files, *survey.read_shared_config()), folder, survey.reader):
+    for hooks in _find_hook_folders((*files, *survey.read_shared_config()), folder, survey.reader):
         never_made[hooks] = None
-    kept += _programs_named(files, folder, survey.reader)
-    kept += _programs_named(survey.read_shared_config(), folder, survey.reader, whole=False)
+    kept += _find_program_files(files, folder, survey.reader)
+    kept += _find_program_files(survey.read_shared_config(), folder, survey.reader, whole=False)
     return GitPlaces(kept=(*dict.fromkeys((*kept, *never_made)),), never_made=never_made)
 
 
-def shared_places(survey: FolderSurvey) -> GitPlaces:
+def find_shared_places(survey: FolderSurvey) -> GitPlaces:
     """The configuration files that apply to every repository, and what they name by absolute path.
 
     This only matters for files in a writable folder, such as a repository of dotfiles.
@@ -142,7 +142,7 @@ def shared_places(survey: FolderSurvey) -> GitPlaces:
             if setting.key == "core.hookspath" and setting.value.startswith(("/", "~")):
                 never_made.update((path, None) for path in survey.reader.resolve_value(setting.value, "/"))
             else:
-                whole = (word for word in words_of(setting.value) if word.startswith(("/", "~")))
+                whole = (word for word in find_possible_paths(setting.value) if word.startswith(("/", "~")))
                 kept += [
                     path for word in whole for path in survey.reader.resolve_value(word, "/") if os.path.isfile(path)
                 ]
@@ -156,7 +156,7 @@ def linked_folder(dot_git: str) -> str | None:
     return os.path.realpath(os.path.join(os.path.dirname(dot_git), named)) if named and "\0" not in named else None
 
 
-def shared_folder(data: str) -> str | None:
+def find_main_data_folder(data: str) -> str | None:
     """The data folder of the repository that a work tree belongs to; None if it is not a work tree."""
     named = read_start(os.path.join(data, "commondir")).strip()
     found = os.path.realpath(os.path.join(data, named)) if named and "\0" not in named else None
@@ -171,7 +171,7 @@ def read_start(path: str) -> str:
         return ""
 
 
-def _hooks_named(files: Iterable[GitFile], folder: str, reader: GitConfigReader) -> Iterator[str]:
+def _find_hook_folders(files: Iterable[GitFile], folder: str, reader: GitConfigReader) -> Iterator[str]:
     """The hook folders that the configuration names; never the repository's folder itself, which must stay writable."""
     for file in files:
         for setting in file.settings:
@@ -179,7 +179,7 @@ def _hooks_named(files: Iterable[GitFile], folder: str, reader: GitConfigReader)
                 yield from (path for path in reader.resolve_value(setting.value, folder) if path != folder)
 
 
-def _programs_named(
+def _find_program_files(
     files: Iterable[GitFile], folder: str, reader: GitConfigReader, whole: bool = True
 ) -> Iterator[str]:
     """Files in the repository's folder that the configuration names, such as filters, which git runs.
@@ -191,7 +191,7 @@ def _programs_named(
         for setting in file.settings:
             section = setting.key.partition(".")[0]
             if section not in _NO_PROGRAMS and setting.key not in _NO_PROGRAMS:
-                words = [word for word in words_of(setting.value) if whole or "/" in word]
+                words = [word for word in find_possible_paths(setting.value) if whole or "/" in word]
                 there = {
                     path for word in words for path in reader.paths_of_value(word, folder) if os.path.lexists(path)
                 }
@@ -203,7 +203,7 @@ def _programs_named(
 
 
 @lru_cache(maxsize=1024)
-def words_of(value: str) -> tuple[str, ...]:
+def find_possible_paths(value: str) -> tuple[str, ...]:
     """Possible paths in a value that a shell runs: its words, the words without shell characters, and what follows an
     expansion."""
     line = value.removeprefix("!")
@@ -223,7 +223,7 @@ def _points_back(data: str, folder: str, reader: GitConfigReader) -> bool:
     back = read_start(os.path.join(data, "gitdir")).strip()
     if back:
         return os.path.realpath(os.path.join(data, back)) == os.path.join(os.path.realpath(folder), ".git")
-    for file in reader.files([os.path.join(data, "config")]):
+    for file in reader.read_with_includes([os.path.join(data, "config")]):
         for setting in file.settings:
             if setting.key == "core.worktree":
                 return os.path.realpath(os.path.join(data, setting.value)) == os.path.realpath(folder)
@@ -236,11 +236,11 @@ def _existing_paths(folder: str, *names: str) -> Iterator[str]:
 
 def _work_trees(data: str) -> list[str]:
     found = _folders_in(os.path.join(data, "worktrees"))
-    _check_number(len(found), os.path.join(data, "worktrees"))
+    _check_folder_count(len(found), os.path.join(data, "worktrees"))
     return found
 
 
-def _check_number(number: int, folder: str) -> None:
+def _check_folder_count(number: int, folder: str) -> None:
     if number > _MOST_FOLDERS:
         raise Unprotectable(
             f"{folder} contains more than {_MOST_FOLDERS} folders, too many to protect. "
@@ -253,7 +253,7 @@ def _repositories_below(folder: str) -> Iterator[str]:
     while waiting:
         entries = _folders_in(waiting.pop())
         seen += len(entries)
-        _check_number(seen, folder)
+        _check_folder_count(seen, folder)
         for entry in entries:
             if os.path.lexists(os.path.join(entry, "HEAD")):
                 yield entry

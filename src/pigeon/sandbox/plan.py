@@ -26,7 +26,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from pigeon.sandbox.git_places import GitPlaces, data_places, git_places, shared_places
+from pigeon.sandbox.git_places import GitPlaces, find_data_places, find_git_places, find_shared_places
 from pigeon.sandbox.policy import (
     KEPT_AS_THEY_ARE,
     NEVER_MADE,
@@ -71,14 +71,14 @@ def plan_of(policy: SandboxPolicy, artifacts: str | None = None) -> MountPlan:
     never_made = {path: content for places in repositories for path, content in places.never_made.items()}
     stand_ins: dict[str, bytes | None] = {}
     kept = kept_places(policy, repositories)
-    linked = frozenset(_linked_from(policy, kept))
+    linked = frozenset(_find_link_targets(policy, kept))
     for wanted in kept:
         root = _innermost_folder(written, wanted)
         if wanted in policy.own and wanted in written:
             raise Unprotectable(f"Pigeon itself runs from {wanted}, so commands must not write there. Work elsewhere")
-        if root is None or _is_in_view(policy, root, wanted):
+        if root is None or _is_in_private_view(policy, root, wanted):
             continue
-        _check_path(root, wanted)
+        _refuse_links_on_path(root, wanted)
         path = wanted
         at_top = os.path.dirname(wanted) == root and os.path.basename(wanted) in NEVER_MADE
         # Commands must not create what Pigeon would run, nor the target of a link in something kept.
@@ -100,9 +100,9 @@ def plan_of(policy: SandboxPolicy, artifacts: str | None = None) -> MountPlan:
         with suppress(OSError):
             kind: MountKind = "hide folder" if stat.S_ISDIR(os.stat(real).st_mode) else "hide file"
             mounts[Mount(kind, real)] = None
-    mounts.update(dict.fromkeys(_views(policy)))
-    mounts.update(dict.fromkeys(_pins(mounts)))
-    return MountPlan(tuple(sorted(mounts, key=partial(_sort_key, policy.private))), stand_ins)
+    mounts.update(dict.fromkeys(_make_private_folder_mounts(policy)))
+    mounts.update(dict.fromkeys(_make_pin_mounts(mounts)))
+    return MountPlan(tuple(sorted(mounts, key=partial(_mount_order, policy.private))), stand_ins)
 
 
 def kept_places(policy: SandboxPolicy, repositories: list[GitPlaces] | None = None) -> list[str]:
@@ -111,12 +111,12 @@ def kept_places(policy: SandboxPolicy, repositories: list[GitPlaces] | None = No
     for root in policy.roots[:-1]:
         found += [os.path.join(root, name) for name in KEPT_AS_THEY_ARE]
     found += [path for findings in policy.survey.survey_folders(policy.roots[:-1]) for path in findings.agent_files]
-    found += _linked_from(policy, dict.fromkeys(found))
+    found += _find_link_targets(policy, dict.fromkeys(found))
     found += [path for path in policy.own if any(is_inside(path, root) for root in policy.roots)]
     return list(dict.fromkeys(found))
 
 
-def _linked_from(policy: SandboxPolicy, kept: Iterable[str]) -> list[str]:
+def _find_link_targets(policy: SandboxPolicy, kept: Iterable[str]) -> list[str]:
     """The targets of links in what is kept; the folders that Pigeon runs from are too large to be searched."""
     waiting = [path for path in kept if path not in policy.own]
     found: dict[str, None] = {}
@@ -133,11 +133,11 @@ def _repositories(policy: SandboxPolicy) -> list[GitPlaces]:
     found = survey.survey_folders(roots)
     tops = dict.fromkeys((*roots, *(path for findings in found for path in findings.repositories)))
     data = dict.fromkeys(path for findings in found for path in findings.data_folders)
-    places = [git_places(top, survey) for top in tops] + [data_places(path, path, survey) for path in data]
-    return [one for one in (*places, shared_places(survey)) if one.kept]
+    places = [find_git_places(top, survey) for top in tops] + [find_data_places(path, path, survey) for path in data]
+    return [one for one in (*places, find_shared_places(survey)) if one.kept]
 
 
-def _views(policy: SandboxPolicy) -> Iterator[Mount]:
+def _make_private_folder_mounts(policy: SandboxPolicy) -> Iterator[Mount]:
     """Private folders, which are hidden, and the folders in them that are shown nevertheless."""
     secrets = frozenset(policy.hidden)
     for folder in filter(os.path.isdir, policy.private):
@@ -145,13 +145,16 @@ def _views(policy: SandboxPolicy) -> Iterator[Mount]:
         with suppress(OSError), os.scandir(folder) as entries:
             for entry in entries:
                 # The target of a link would be visible in a second place, where nothing in it would be hidden.
-                real, apart = os.path.realpath(entry.path), () if not entry.is_symlink() else policy.secrets()
+                real, apart = (
+                    os.path.realpath(entry.path),
+                    () if not entry.is_symlink() else policy.iterate_secret_paths(),
+                )
                 hidden = any(is_inside(real, secret) or is_inside(secret, real) for secret in apart)
                 if entry.is_dir() and entry.path not in secrets and not hidden:
                     yield Mount("show", entry.path, source=real)
 
 
-def _is_in_view(policy: SandboxPolicy, root: str, path: str) -> bool:
+def _is_in_private_view(policy: SandboxPolicy, root: str, path: str) -> bool:
     """Whether a path is inside a private folder of this root, of which commands get only a view that is read-only."""
     views = [folder for folder in policy.private if is_inside(folder, root) and os.path.isdir(folder)]
     return any(path != folder and is_inside(path, folder) for folder in views)
@@ -182,7 +185,7 @@ def _has_real_file(path: str) -> bool:
     return False
 
 
-def _check_path(root: str, path: str) -> None:
+def _refuse_links_on_path(root: str, path: str) -> None:
     step = root
     for name in os.path.relpath(path, root).split("/"):
         step = os.path.join(step, name)
@@ -193,7 +196,7 @@ def _check_path(root: str, path: str) -> None:
             )
 
 
-def _pins(mounts: Iterable[Mount]) -> Iterator[Mount]:
+def _make_pin_mounts(mounts: Iterable[Mount]) -> Iterator[Mount]:
     """The folders above these mounts that a command could rename: those inside a root and not in what is kept."""
     others = {mount.path: mount.kind for mount in mounts}
     seen: set[str] = set()
@@ -222,7 +225,7 @@ def _is_in_any(folders: list[str], path: str) -> bool:
     return any(is_inside(path, folder) for folder in folders)
 
 
-def _sort_key(private: Sequence[str], mount: Mount) -> tuple[bool, int, int, str]:
+def _mount_order(private: Sequence[str], mount: Mount) -> tuple[bool, int, int, str]:
     """The sort key: secrets come last, so that nothing uncovers them, but before what is shown of a private folder.
 
     Within these, a folder comes before what it contains.

@@ -81,7 +81,7 @@ def secret_places(
     for home in homes:
         found += [os.path.join(home, name.replace("\\040", " ")) for name in SECRETS_IN_HOME.split()]
         found += [os.path.join(home, family, "agent", "auth.json") for family in AGENT_FAMILY]
-    found += _places_named_by(variables, homes)
+    found += _find_secrets_by_variables(variables, homes)
     return tuple(dict.fromkeys([*found, *SECRETS_OF_SYSTEM.split()]))
 
 
@@ -91,7 +91,7 @@ def private_folders(homes: Sequence[str], agent_dir: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(os.path.realpath(path) for path in named))
 
 
-def _places_named_by(variables: Mapping[str, str], homes: Sequence[str]) -> Iterator[str]:
+def _find_secrets_by_variables(variables: Mapping[str, str], homes: Sequence[str]) -> Iterator[str]:
     """The places of secrets that variables name, except for folders that contain a home, and devices."""
     config = tuple(name.removeprefix(".config/") for name in SECRETS_IN_HOME.split() if name.startswith(".config/"))
     folders = {**dict.fromkeys(SECRETS_BY_VARIABLES.split(), ("",)), **FOLDERS_BY_VARIABLES, "XDG_CONFIG_HOME": config}
@@ -148,7 +148,7 @@ class SandboxPolicy(Struct, frozen=True, kw_only=True):
 
         `kept` are protected places inside the roots, as `plan` finds them on the disk.
         """
-        if self.is_private(place) or any(is_inside(place, secret) for secret in self.secrets()):
+        if self.is_private(place) or any(is_inside(place, secret) for secret in self.iterate_secret_paths()):
             return f"the sandbox hides {place}, because secrets are kept there"
         if self.is_device_or_process_path(place):
             return "commands in the sandbox have a /dev and a /proc of their own; a bash command can read those"
@@ -167,16 +167,16 @@ class SandboxPolicy(Struct, frozen=True, kw_only=True):
             is_exactly_inside(place, root) for root in self.roots
         )
 
-    def can_redirect(self, path: str) -> bool:
+    def can_commands_redirect(self, path: str) -> bool:
         """Whether commands could redirect a path, because a part of it is where they may write."""
-        return any(is_inside(way, root) for way in links_of(path) for root in self.roots)
+        return any(is_inside(way, root) for way in resolve_link_steps(path) for root in self.roots)
 
     def is_private(self, place: str) -> bool:
         """Whether a real path is a file directly in a private folder."""
-        above = plain_spelling(os.path.dirname(place))
-        return any(above == plain_spelling(folder) for folder in self.private) and not os.path.isdir(place)
+        above = normalize_spelling(os.path.dirname(place))
+        return any(above == normalize_spelling(folder) for folder in self.private) and not os.path.isdir(place)
 
-    def secrets(self) -> Iterator[str]:
+    def iterate_secret_paths(self) -> Iterator[str]:
         """The places of secrets, as named and with links resolved."""
         for secret in self.hidden:
             yield secret
@@ -198,11 +198,11 @@ def is_inside(path: str, folder: str) -> bool:
 
     Case is ignored, because some file systems ignore it.
     """
-    one, other = plain_spelling(path), plain_spelling(folder).rstrip("/")
+    one, other = normalize_spelling(path), normalize_spelling(folder).rstrip("/")
     return one == other or one.startswith(f"{other}/")
 
 
-def links_of(path: str) -> list[str]:
+def resolve_link_steps(path: str) -> list[str]:
     """The links that a path passes through, each with the real path of its folder, and the final target."""
     links: list[str] = []
     place, names = "/", path.split("/")[::-1]
@@ -223,6 +223,6 @@ def links_of(path: str) -> list[str]:
 
 
 @lru_cache(maxsize=4096)
-def plain_spelling(path: str) -> str:
+def normalize_spelling(path: str) -> str:
     """A path in a form that is the same for all its spellings."""
     return fold_spelling(path).casefold()

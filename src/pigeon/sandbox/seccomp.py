@@ -77,19 +77,19 @@ ARCHITECTURES = {
 
 
 @lru_cache(maxsize=4)
-def filter_for(machine: str) -> bytes | None:
+def build_filter_for(machine: str) -> bytes | None:
     """The program for this processor in the kernel's format; None for an unknown processor."""
     architecture = ARCHITECTURES.get(machine)
     if architecture is None:
         return None
-    return b"".join(struct.pack("=HBBI", *step) for step in _steps(architecture))
+    return b"".join(struct.pack("=HBBI", *step) for step in _make_filter_steps(architecture))
 
 
 # One instruction: its code, how many to skip if a test is true and if it is false, and its operand.
 Step = tuple[int, int, int, int]
 
 
-def _steps(architecture: Architecture) -> Iterator[Step]:
+def _make_filter_steps(architecture: Architecture) -> Iterator[Step]:
     # Programs of another architecture use other call numbers: they are not run at all.
     yield from ((_LOAD, 0, 0, _ARCHITECTURE), (_JUMP_EQUAL, 1, 0, architecture.code), _return_action(KILL))
     yield (_LOAD, 0, 0, _NUMBER)
@@ -99,22 +99,22 @@ def _steps(architecture: Architecture) -> Iterator[Step]:
         number = numbers[architecture.column]
         if number is None:
             continue
-        body = _body(name)
+        body = _make_call_steps(name)
         yield (_JUMP_EQUAL, 0, len(body), number)
         yield from body
     yield _return_action(ALLOW)
 
 
-def _body(name: str) -> Sequence[Step]:
+def _make_call_steps(name: str) -> Sequence[Step]:
     """The instructions for one call; every path through them ends the program."""
     refused = _return_action(ERROR | (errno.ENOSYS if name in _LOOK_ABSENT else errno.EPERM))
     if name not in _LOOKED_INTO:
         return [refused]
     if name in ("clone", "unshare"):
-        return _branch_if_any_bit(0, _NEW_NAMESPACES)
+        return _refuse_if_any_bit(0, _NEW_NAMESPACES)
     if name in ("open", "creat", "openat", "chmod", "fchmod", "fchmodat", "fchmodat2"):
         position = {"open": 2, "openat": 3, "fchmodat": 2, "fchmodat2": 2}.get(name, 1)
-        return _branch_if_any_bit(position, _SET_USER_ID)
+        return _refuse_if_any_bit(position, _SET_USER_ID)
     if name in ("mknod", "mknodat"):
         devices = [(_JUMP_EQUAL, 1, 0, _CHARACTER), (_JUMP_EQUAL, 0, 1, _BLOCK), refused, _return_action(ALLOW)]
         mode = [_load_argument(1 if name == "mknod" else 2), (_JUMP_SET, 0, 1, _SET_USER_ID), refused]
@@ -143,7 +143,7 @@ def _body(name: str) -> Sequence[Step]:
     ]
 
 
-def _branch_if_any_bit(position: int, bits: int) -> list[Step]:
+def _refuse_if_any_bit(position: int, bits: int) -> list[Step]:
     return [
         _load_argument(position),
         (_JUMP_SET, 0, 1, bits),

@@ -23,7 +23,7 @@ class MountedPart(Struct, frozen=True):
     place: str
 
 
-def mounted_parts(text: str) -> list[MountedPart]:
+def parse_mounts(text: str) -> list[MountedPart]:
     """The mounts in the text of the kernel's list."""
     rows = (line.split() for line in text.splitlines())
     return [MountedPart(row[2], _decode_octal(row[3]), _decode_octal(row[4])) for row in rows if len(row) > 4]

@@ -22,20 +22,20 @@ def make_checked_plan(policy: SandboxPolicy) -> MountPlan:
     hidden = [mount.path for mount in plan.mounts if mount.kind.startswith("hide")]
     # Of a private folder only some files are secret.
     secrets = [path for path in policy.hidden if os.path.dirname(os.path.realpath(path)) in policy.private]
-    for path in _files([*(path for path in hidden if path not in policy.private), *secrets]):
+    for path in _list_regular_files([*(path for path in hidden if path not in policy.private), *secrets]):
         if os.lstat(path).st_nlink > 1:
             raise _second_name_error(path, "read")
     kept = [mount.path for mount in plan.mounts if mount.kind == "keep"]
-    linked = {_identity(path): path for path in _files(kept) if os.lstat(path).st_nlink > 1}
+    linked = {_identity(path): path for path in _list_regular_files(kept) if os.lstat(path).st_nlink > 1}
     if linked:
-        for other in _names_in(policy.roots):
+        for other in _walk_files(policy.roots):
             found = linked.get(_identity(other))
             if found is not None and not any(is_inside(other, path) for path in kept):
                 raise _second_name_error(found, "write", other)
     return plan
 
 
-def _files(places: Iterable[str]) -> Iterator[str]:
+def _list_regular_files(places: Iterable[str]) -> Iterator[str]:
     """These files, and those directly in these folders; only regular files count."""
     for place in places:
         try:
@@ -55,7 +55,7 @@ def _identity(path: str) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def _names_in(folders: Iterable[str]) -> Iterator[str]:
+def _walk_files(folders: Iterable[str]) -> Iterator[str]:
     for top in folders:
         for folder, _, names in os.walk(top):
             yield from (path for name in names if os.path.lexists(path := os.path.join(folder, name)))

@@ -15,7 +15,7 @@ from contextlib import suppress
 from msgspec import Struct
 
 from pigeon.sandbox.git_config import GitConfigReader, GitFile, GitSetting
-from pigeon.sandbox.policy import Unprotectable, is_inside, links_of
+from pigeon.sandbox.policy import Unprotectable, is_inside, resolve_link_steps
 
 MOST_FOLDERS = 200_000
 MOST_FINDINGS = 200
@@ -52,7 +52,7 @@ class FolderSurvey:
 
     def read_shared_config(self) -> list[GitFile]:
         """The configuration that applies to every repository."""
-        return [self._given, *self.reader.files(self._shared_files)]
+        return [self._given, *self.reader.read_with_includes(self._shared_files)]
 
     def survey_folders(self, folders: Iterable[str]) -> list[Findings]:
         """The findings in these folders when each was first surveyed; raises `Unprotectable` if there are too many."""
@@ -83,7 +83,7 @@ def _find_link_targets(top: str) -> Iterator[str]:
             for entry in entries:
                 if entry.is_symlink():
                     # A folder that contains the folder itself cannot be kept.
-                    yield from (step for step in links_of(entry.path)[1:] if not is_inside(top, step))
+                    yield from (step for step in resolve_link_steps(entry.path)[1:] if not is_inside(top, step))
                 elif entry.is_dir(follow_symlinks=False):
                     waiting.append(entry.path)
 

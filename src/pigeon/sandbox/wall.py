@@ -20,7 +20,7 @@ from typing import Literal
 
 from pigeon.sandbox.plan import STANDS_IN_SINCE, Mount, MountPlan, plan_of
 from pigeon.sandbox.policy import SandboxPolicy, is_inside
-from pigeon.sandbox.seccomp import filter_for
+from pigeon.sandbox.seccomp import build_filter_for
 from pigeon.system.paths import absolute_entries
 from pigeon.system.process.messages import BubblewrapWall, LandlockWall
 from pigeon.system.process.start import EnclosedProgram
@@ -73,7 +73,7 @@ class Wall:
         """The same wall for another policy, without a folder for outputs."""
         return Wall(policy, self.builder, self._program, self._machine, apart=self._apart)
 
-    async def begin_program(
+    async def prepare_program(
         self, program: str, argv: Sequence[str], cwd: str, environment: Mapping[str, str]
     ) -> EnclosedProgram:
         """The program to run instead; raises `OSError` if there is none. `end_program` must follow."""
@@ -82,12 +82,12 @@ class Wall:
         self._running += 1
         try:
             await self._lock_stand_ins(plan.stand_ins)
-            return self._enclose_program(program, argv, cwd, self._variables(environment), plan)
+            return self._enclose_program(program, argv, cwd, self._adapt_variables(environment), plan)
         except BaseException:
-            self.end_program()
+            self.on_program_ended()
             raise
 
-    def end_program(self) -> None:
+    def on_program_ended(self) -> None:
         """Called when a command has ended with all that it started."""
         self._running -= 1
         while self._running == 0 and self._held:
@@ -96,7 +96,7 @@ class Wall:
     def _enclose_program(
         self, program: str, argv: Sequence[str], cwd: str, environment: Mapping[str, str], plan: MountPlan
     ) -> EnclosedProgram:
-        calls = filter_for(self._machine)
+        calls = build_filter_for(self._machine)
         if calls is None:
             raise OSError(errno.ENOSYS, f"there is no system call filter for {self._machine}")
         if self.builder == "landlock":
@@ -118,7 +118,7 @@ class Wall:
         files = BubblewrapWall([arguments, calls], [os.fsencode(path) for path in held], self._apart)
         return EnclosedProgram(self._program, line, environment, files)
 
-    def _variables(self, environment: Mapping[str, str]) -> Mapping[str, str]:
+    def _adapt_variables(self, environment: Mapping[str, str]) -> Mapping[str, str]:
         if environment != self._environment[0]:
             seen = {name: value for name, value in environment.items() if name not in _LEADING_OUT}
             seen.update(dict.fromkeys(("TMPDIR", "TMP", "TEMP"), self.policy.temporary_folder))

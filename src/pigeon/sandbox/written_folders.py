@@ -26,10 +26,10 @@ def written_folders(agent_dir: str) -> list[str]:
 
     Raises `OSError` and `BadRecord`.
     """
-    return [str(line) for line in read_lines(agent_dir, WRITTEN)]
+    return [str(line) for line in read_list_file(agent_dir, WRITTEN)]
 
 
-def programs_path(agent_dir: str, search_path: str | None, *also: str) -> str:
+def filter_programs_path(agent_dir: str, search_path: str | None, *also: str) -> str:
     """The entries of a PATH for programs that Pigeon itself runs outside a sandbox, or that see its keys.
 
     None of them lies in a folder that commands behind a sandbox could write, or in one of `also`: a program there may
@@ -44,17 +44,17 @@ def programs_path(agent_dir: str, search_path: str | None, *also: str) -> str:
     return os.pathsep.join(one for one in entries if not any(real[one].startswith(f"{above}/") for above in written))
 
 
-def remember_written(agent_dir: str, folders: Sequence[str]) -> None:
+def record_written_folders(agent_dir: str, folders: Sequence[str]) -> None:
     """Record that commands behind a sandbox write these folders from now on; raises `OSError` and `BadRecord`."""
     known = written_folders(agent_dir)
     new = [folder for folder in folders if not any(f"{folder}/".startswith(f"{above}/") for above in known)]
     if new and len(known) > _TIDIED_ABOVE:
         left = b"".join(codec.encode(one) + b"\n" for one in known if os.path.isdir(one))
         replace_file(os.path.join(agent_dir, WRITTEN), left, mode=0o600)
-    add_lines(agent_dir, WRITTEN, new)
+    append_to_list_file(agent_dir, WRITTEN, new)
 
 
-def read_lines(agent_dir: str, name: str) -> list[Any]:
+def read_list_file(agent_dir: str, name: str) -> list[Any]:
     """The lines of a list in the user's folder; raises `OSError` and `BadRecord`."""
     try:
         data = read_whole(os.path.join(agent_dir, name), _LARGEST)
@@ -63,7 +63,7 @@ def read_lines(agent_dir: str, name: str) -> list[Any]:
     return [codec.decode(line) for line in data.splitlines() if line]
 
 
-def add_lines(agent_dir: str, name: str, lines: Sequence[Any]) -> None:
+def append_to_list_file(agent_dir: str, name: str, lines: Sequence[Any]) -> None:
     """Append these lines in one step, so that agents that start at the same time lose none."""
     if not lines:
         return

@@ -185,7 +185,7 @@ class PathResolver(Struct, frozen=True):
             raise ToolFailed(f"{path} shows the memory, arguments or environment of a process, which may hold keys.")
         return held
 
-    def hiding_test(self) -> Callable[[str], bool]:
+    def make_hidden_path_test(self) -> Callable[[str], bool]:
         """A test for hidden real paths, made for one search: nothing is hidden here."""
         return lambda place: False
 

@@ -70,7 +70,7 @@ class AgentTools:
             transcript.folder,
             environment.variables,
             walled=sandbox.is_enclosing,
-            steered=lambda path: sandbox.policy is not None and sandbox.policy.can_redirect(path),
+            steered=lambda path: sandbox.policy is not None and sandbox.policy.can_commands_redirect(path),
         )
         self._fitter = GuardedFitter(sandbox.processes)
         self.images = PromptImages(self._fitter, self._should_resize)
@@ -122,7 +122,9 @@ class AgentTools:
             from pigeon.tools.find import FindTool
 
             denied = conceal(FindTool.name)
-            hidden = WalledPaths(self._transcript.folder(), self._environment.home, self._policy).hiding_test()
+            hidden = WalledPaths(
+                self._transcript.folder(), self._environment.home, self._policy
+            ).make_hidden_path_test()
             return lambda place: is_process_memory(place) or denied(place) or hidden(place)
 
         return ProjectFiles(self._transcript.folder, self._environment.variables, self._environment.home, concealment)

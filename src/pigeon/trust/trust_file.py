@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pigeon.config.json_file import has_comments, is_dangling_link, read_json
-from pigeon.sandbox.written_folders import WRITTEN, add_lines, read_lines, written_folders
+from pigeon.sandbox.written_folders import WRITTEN, append_to_list_file, read_list_file, written_folders
 from pigeon.system.append_file import make_private_folder
 from pigeon.system.files import replace_file
 from pigeon.wire import codec
@@ -82,7 +82,7 @@ def _read_doubted(agent_dir: str) -> dict[str, list[str]]:
     """The files that trusted folders had when commands could first write around them; raises `OSError` and
     `BadRecord`."""
     found: dict[str, list[str]] = {}
-    for line in read_lines(agent_dir, DOUBTED):
+    for line in read_list_file(agent_dir, DOUBTED):
         match line:
             case [str() as folder, list() as had]:
                 found.setdefault(folder, [name for name in had if isinstance(name, str)])
@@ -107,7 +107,7 @@ def record_doubts(agent_dir: str, folders: Sequence[str]) -> None:
     known = _read_doubted(agent_dir)
     trusted = (path for path, decision in decisions.items() if decision is True and path not in known)
     new = [path for path in trusted if any(path.startswith(f"{folder}/") for folder in folders)]
-    add_lines(agent_dir, DOUBTED, [[path, _list_needing_trust(path)] for path in new])
+    append_to_list_file(agent_dir, DOUBTED, [[path, _list_needing_trust(path)] for path in new])
 
 
 def save_decision(agent_dir: str, cwd: str, trusted: bool) -> str | None:
@@ -130,7 +130,7 @@ def save_decision(agent_dir: str, cwd: str, trusted: bool) -> str | None:
         replace_file(path, codec.to_pretty_json(entries).encode() + b"\n", mode=0o600)
         # The decision is about the current contents.
         if trusted and folder in _read_doubted(agent_dir):
-            add_lines(agent_dir, DOUBTED, [[folder, None]])
+            append_to_list_file(agent_dir, DOUBTED, [[folder, None]])
     except (OSError, BadRecord) as error:
         return f"{path}: {getattr(error, 'strerror', None) or error}; the decision was not saved"
     return None

@@ -10,7 +10,7 @@ import pytest
 
 from pigeon.frontends.terminal.clipboard import Clipboard
 from pigeon.frontends.terminal.view import View
-from pigeon.sandbox.written_folders import programs_path, remember_written
+from pigeon.sandbox.written_folders import filter_programs_path, record_written_folders
 
 
 @pytest.mark.parametrize("earlier", [False, True], ids=["now", "in an earlier session"])
@@ -25,7 +25,7 @@ async def test_a_program_in_a_folder_that_commands_could_write_is_not_asked(tmp_
     work.mkdir(exist_ok=True)
     os.symlink(written / "bin", tmp_path / "link")
     path = os.pathsep.join([str(written / "bin"), str(tmp_path / "link"), str(tmp_path / "bin"), os.defpath])
-    remember_written(str(tmp_path), [str(written)] if earlier else [])
-    searched = programs_path(str(tmp_path), path, *([] if earlier else [str(written)]))
+    record_written_folders(str(tmp_path), [str(written)] if earlier else [])
+    searched = filter_programs_path(str(tmp_path), path, *([] if earlier else [str(written)]))
     clipboard = Clipboard(cast("View", None), str(work), {"PATH": path}, searched)
     assert await clipboard.read_image() == b"real"

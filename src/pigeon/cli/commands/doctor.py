@@ -203,7 +203,7 @@ def diagnose_sandbox(here: CheckedSetup) -> Iterator[Finding]:
     options = AgentOptions(sandbox="read-only")
     setup = make_sandbox(options, here.environment, here.folder, here.layers, ProcessOwner())
     try:
-        setup.enclose(here.environment.cwd or "/")
+        setup.enclose_commands(here.environment.cwd or "/")
         asyncio.run(_prove_sandbox(setup))
         state = setup.state()
         builder = "" if isinstance(state, Absent) else value_or_default(state.builder, "")
@@ -272,7 +272,7 @@ def diagnose_all(here: CheckedSetup) -> Iterator[Finding]:
 
 async def _prove_sandbox(setup: SandboxControl) -> None:
     try:
-        await setup.prove_wall()
+        await setup.find_working_wall()
     finally:
         await setup.processes.kill_everything()
 

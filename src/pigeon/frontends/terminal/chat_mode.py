@@ -196,10 +196,10 @@ class _ChatProgram:
         await chat.run(__version__, "\n\n".join(self._line.messages), self._launcher.chooses_session)
 
     def _programs_path(self) -> str:
-        from pigeon.sandbox.written_folders import programs_path
+        from pigeon.sandbox.written_folders import filter_programs_path
 
         environment = self._environment
-        return programs_path(environment.agent_dir(), environment.variables.get("PATH"), self._facts.cwd)
+        return filter_programs_path(environment.agent_dir(), environment.variables.get("PATH"), self._facts.cwd)
 
     async def _find_server_offers(self, text: str) -> list[ServerOffer]:
         """The completions of tool servers for the end of a text; none without an agent, or if it knows no servers."""

@@ -37,13 +37,13 @@ class EnclosedProgram(NamedTuple):
 class CommandWall(Protocol):
     """Encloses programs (`sandbox/wall`): `begin_program` and `end_program` are called around each of them."""
 
-    async def begin_program(
+    async def prepare_program(
         self, program: str, argv: Sequence[str], cwd: str, environment: Mapping[str, str]
     ) -> EnclosedProgram:
         """The program to run instead; raises `OSError` if there is none. `end_program` must follow."""
         ...
 
-    def end_program(self) -> None:
+    def on_program_ended(self) -> None:
         """Called when a program has ended with all that it started."""
         ...
 
@@ -155,7 +155,7 @@ class ProcessOwner:
         if wall is None:
             return await self._start_process(line, channels, None)
         try:
-            enclosed = await wall.begin_program(*line[:4])
+            enclosed = await wall.prepare_program(*line[:4])
         except BaseException:
             for descriptor in streams or ():
                 os.close(descriptor)
@@ -164,7 +164,7 @@ class ProcessOwner:
         try:
             return await self._start_process(line, channels, wall)
         except BaseException:
-            wall.end_program()
+            wall.on_program_ended()
             raise
 
     async def _start_process(self, line: ProgramLine, channels: Channels, wall: CommandWall | None) -> Process:
@@ -221,14 +221,14 @@ class ProcessOwner:
         wall = self._processes.get(process)
         if wall is not None:
             self._processes[process] = None
-            wall.end_program()
+            wall.on_program_ended()
 
     def _on_process_gone(self, process: Process, known: bool = True) -> None:
         """Nothing is left of the process; if that is not `known`, the wall's resources stay, since something may still
         run."""
         wall = self._processes.pop(process, None)
         if wall is not None and known:
-            wall.end_program()
+            wall.on_program_ended()
 
     def warm_up(self) -> None:
         """Prepare for the first command, so that it need not wait; in a running event loop."""

@@ -22,7 +22,7 @@ from typing import Any, TypeGuard
 
 from pigeon.frontends.batch.records import Workspace
 from pigeon.frontends.batch.task_files import is_path
-from pigeon.sandbox.written_folders import programs_path
+from pigeon.sandbox.written_folders import filter_programs_path
 from pigeon.system.append_file import make_private_folder
 from pigeon.system.environment import Environment
 from pigeon.system.files import swap_file
@@ -57,7 +57,7 @@ class GitTookTooLong(WorkspaceError):
 
 def git_variables(environment: Environment, agent_dir: str) -> dict[str, str]:
     """Variables for git. Git itself is looked up only where no agent's command could have put another one."""
-    return {**environment.variables, "PATH": programs_path(agent_dir, environment.variables.get("PATH"))}
+    return {**environment.variables, "PATH": filter_programs_path(agent_dir, environment.variables.get("PATH"))}
 
 
 class Git:
