@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pigeon.sdk.records import UnknownEvent, event_of, fit_value
+from pigeon.sdk.records import UnknownEvent, convert_leniently, event_of
 from pigeon.wire import answers, codec, events
 from pigeon.wire.base import ABSENT
 from pigeon.wire.commands import ALL
@@ -32,7 +32,7 @@ def test_no_event_fails_whatever_its_members_are(name: str, members: dict[str, A
 
 @given(st.sampled_from(ANSWERS), JSON)
 def test_no_answer_fails_whatever_it_is(kind: Any, value: Any) -> None:
-    fit_value(value, kind)
+    convert_leniently(value, kind)
 
 
 def test_a_record_as_declared_is_read_as_declared() -> None:
@@ -41,7 +41,7 @@ def test_a_record_as_declared_is_read_as_declared() -> None:
 
 
 def test_members_that_are_missing_have_the_neutral_value_of_their_type() -> None:
-    state = fit_value(
+    state = convert_leniently(
         {"sessionId": "s", "isStreaming": True, "model": {"id": "m", "cost": {"input": 3}}}, answers.State
     )
     assert (state.session_id, state.is_streaming, state.interrupt_mode, state.todo_phases) == ("s", True, "", [])
@@ -52,7 +52,9 @@ def test_members_that_are_missing_have_the_neutral_value_of_their_type() -> None
 
 def test_a_message_of_an_unknown_role_stays_as_it_came_among_the_others() -> None:
     said = {"role": "user", "content": "hi", "timestamp": 1}
-    read = fit_value({"messages": [said, {"role": "oracle"}, {"role": "assistant", "content": []}]}, answers.Messages)
+    read = convert_leniently(
+        {"messages": [said, {"role": "oracle"}, {"role": "assistant", "content": []}]}, answers.Messages
+    )
     assert isinstance(read.messages[0], UserMessage)
     assert read.messages[1] == {"role": "oracle"}
     assert isinstance(read.messages[2], AssistantMessage)

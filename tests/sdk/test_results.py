@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import pigeon
-from pigeon.sdk.records import fit_value
+from pigeon.sdk.records import convert_leniently
 from pigeon.sdk.results import RunRecord
 from pigeon.wire.answers import Compacted, State
 from pigeon.wire.content import TextContent
@@ -37,7 +37,7 @@ def result_of(*events: Any) -> Any:
     record = RunRecord()
     for event in events:
         record.add_event(event)
-    return record.make_result(fit_value({"sessionId": "s"}, State))
+    return record.make_result(convert_leniently({"sessionId": "s"}, State))
 
 
 def test_usage_counts_every_answer_and_every_compaction() -> None:

@@ -213,13 +213,13 @@ class Agent(Conversation):
     async def close(self) -> None:
         """Stop what runs and end the agent; nothing of it remains."""
         if self._built is not None and self._host is not None:
-            self._ending = asyncio.ensure_future(self._end(self._built, self._host))
+            self._ending = asyncio.ensure_future(self._shut_down(self._built, self._host))
             self._built = self._host = None
         if self._ending is not None:
             # It continues to its end even if the requesting task is cancelled.
             await asyncio.shield(self._ending)
 
-    async def _end(self, built: BuiltAgent, host: InProcessHost) -> None:
+    async def _shut_down(self, built: BuiltAgent, host: InProcessHost) -> None:
         if self._warming is not None:
             self._warming.cancel()
             await asyncio.wait({self._warming})
@@ -228,7 +228,7 @@ class Agent(Conversation):
         await built.session.close()
         await built.lifecycle.stop()
         await host.wait_until_drained()
-        await self._runs.wait_for_left_runs()
+        await self._runs.wait_for_abandoned_runs()
 
     def _on_end_requested(self) -> None:
         """End the agent because an extension requested it."""
@@ -237,7 +237,7 @@ class Agent(Conversation):
     def _call(self, command: Command, answered: Callable[[Any], None] | None = None) -> Awaitable[Any]:
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
-        def finish(data: Any, error: BaseException | None) -> None:
+        def settle_answer(data: Any, error: BaseException | None) -> None:
             if error is None and answered is not None:
                 answered(data)
             if answer.done():
@@ -251,7 +251,7 @@ class Agent(Conversation):
             answer.set_exception(ConversationClosed())
             return answer
         try:
-            self._host.submit(command, finish)
+            self._host.submit(command, settle_answer)
         except PigeonError as error:
             answer.set_exception(error)
         return answer

@@ -75,7 +75,7 @@ def _make_method(command: type[Command], waits: bool) -> FunctionType:
     optional = {one.name for one in signature.parameters.values() if one.default is None} - command.nullable
     has_answer = signature.return_annotation != "None"
 
-    def record_of(given: tuple[Any, ...], named: dict[str, Any]) -> Command:
+    def make_command(given: tuple[Any, ...], named: dict[str, Any]) -> Command:
         try:
             bound = signature.bind(*given, **named)
         except TypeError as error:
@@ -85,15 +85,15 @@ def _make_method(command: type[Command], waits: bool) -> FunctionType:
         members = {key: ABSENT if one is None and key in optional else one for key, one in bound.arguments.items()}
         return command(**members)
 
-    def wait(*given: Any, **named: Any) -> Any:
-        answer = given[0].send(record_of(given, named))
+    def call_sync(*given: Any, **named: Any) -> Any:
+        answer = given[0].send(make_command(given, named))
         return answer if has_answer else None
 
-    async def send(*given: Any, **named: Any) -> Any:
-        answer = await given[0].send(record_of(given, named))
+    async def call_async(*given: Any, **named: Any) -> Any:
+        answer = await given[0].send(make_command(given, named))
         return answer if has_answer else None
 
-    method = cast("FunctionType", wait if waits else send)
+    method = cast("FunctionType", call_sync if waits else call_async)
     method.__name__ = method.__qualname__ = name
     method.__doc__ = cleandoc(command.__doc__ or "")
     method.__signature__ = signature  # type: ignore[attr-defined]

@@ -173,10 +173,10 @@ class Conversation(CommandMethods):
             "streaming_behavior": streaming_behavior,
         }
 
-        async def command() -> Prompt:
+        async def make_prompt() -> Prompt:
             return Prompt(message=text, images=await images_of(images), **_drop_none(asked))
 
-        return PromptEvents(self._runs, command)
+        return PromptEvents(self._runs, make_prompt)
 
     @overload
     async def run(

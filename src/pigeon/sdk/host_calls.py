@@ -175,7 +175,9 @@ class HostCalls:
         def show(progress: HostToolOutcome) -> None:
             # A thread may outlive its conversation, and the loop.
             with suppress(RuntimeError):
-                loop.call_soon_threadsafe(self._on_progress, HostToolUpdate(id=call.id, partial_result=progress))
+                loop.call_soon_threadsafe(
+                    self._send_progress_if_open, HostToolUpdate(id=call.id, partial_result=progress)
+                )
 
         context = ToolContext(call.tool_call_id, show)
         function = self._tools.get(call.tool_name)
@@ -210,14 +212,14 @@ class HostCalls:
             result = HostServiceResult(id=request.id, error=str(failure) or type(failure).__name__)
         self._answer(result)
 
-    def _on_progress(self, update: HostToolUpdate) -> None:
+    def _send_progress_if_open(self, update: HostToolUpdate) -> None:
         if update.id in self._open:
             self._answer(update)
 
     async def _answer_question(self, question: Question) -> None:
         response = ExtensionUiResponse(id=question.id, cancelled=True)
         try:
-            response = await self._ask_program(question)
+            response = await self._ask_callbacks(question)
         except (Exception, SystemExit, asyncio.CancelledError) as failure:
             if _is_question_cancelled(failure):
                 raise
@@ -227,7 +229,7 @@ class HostCalls:
             getLogger("pigeon").exception("%s raised; the answer is no", what)
         self._answer(response)
 
-    async def _ask_program(self, question: Question) -> ExtensionUiResponse:
+    async def _ask_callbacks(self, question: Question) -> ExtensionUiResponse:
         given: Any = None
         if isinstance(question, SelectRequest) and _is_permission(question):
             if self._on_permission is not None:

@@ -56,7 +56,7 @@ class PromptRuns:
         self._left: set[asyncio.Future[None]] = set()
         self._started: WeakSet[PromptedRun] = WeakSet()
 
-    def start(self, command: Callable[[], Awaitable[Prompt]]) -> PromptedRun:
+    def start_prompt(self, command: Callable[[], Awaitable[Prompt]]) -> PromptedRun:
         """Begin a prompt once all runs that were left have ended."""
         run = PromptedRun(self, command)
         self._started.add(run)
@@ -122,7 +122,7 @@ class PromptRuns:
         """Whether another prompt of this conversation has an active run."""
         return any(one.is_running for one in self._started if one is not run)
 
-    async def wait_for_left_runs(self) -> None:
+    async def wait_for_abandoned_runs(self) -> None:
         """Wait for the end of the runs that were left."""
         while self._left:
             await asyncio.wait(set(self._left))
@@ -143,7 +143,7 @@ class PromptedRun:
     async def _start_run(self) -> FollowedRun | None:
         # A run whose iterator was just deleted requests its end in the next iteration of the loop.
         await asyncio.sleep(0)
-        await self._runs.wait_for_left_runs()
+        await self._runs.wait_for_abandoned_runs()
         command = await self._command()
         self._sent = True
         return await self._runs.send_prompt(command)
@@ -207,9 +207,9 @@ class PromptedRun:
         if self._beginning.done() and self._beginning.exception() is not None:
             return
         with suppress(Exception):
-            await self._end_run()
+            await self._abort_or_withdraw_run()
 
-    async def _end_run(self) -> None:
+    async def _abort_or_withdraw_run(self) -> None:
         """Abort the run, unless the prompt was refused or joined another prompt's run."""
         alone = not self._runs.has_other_runs(self)
         waits = not self._beginning.done()
@@ -238,7 +238,7 @@ class PromptEvents:
 
     async def __anext__(self) -> ConversationEvent:
         if self._run is None:
-            self._run = self._runs.start(self._command)
+            self._run = self._runs.start_prompt(self._command)
         return cast("ConversationEvent", await self._run.next())
 
     async def __aenter__(self) -> PromptEvents:

@@ -126,9 +126,9 @@ class ReaderQueue:
         """Shrink the queue if it exceeds its limits; a waiting reader is not slow, however much comes at once before
         its turn."""
         if not self._awaited and (len(self._places) > MOST_QUEUED or self._size > MOST_BYTES):
-            self._shrink()
+            self._drop_redundant_or_close()
 
-    def _shrink(self) -> None:
+    def _drop_redundant_or_close(self) -> None:
         """Drop events that are repeated later; close if the queue stays more than half full."""
         kept: deque[_Place] = deque()
         complete: set[tuple[type, int]] = set()

@@ -40,7 +40,7 @@ def event_of(value: dict[str, Json]) -> Outbound | UnknownEvent:
         kind = _DIALOGS.get(method) if isinstance(method, str) else None
     if kind is None:
         return UnknownEvent(str(name), value)
-    event: Any = fit_value(value, kind)
+    event: Any = convert_leniently(value, kind)
     if isinstance(event, events.MessageUpdate):
         return replace(event, message=ABSENT, assistant_message_event=_without_snapshot(event.assistant_message_event))
     return event  # type: ignore[no-any-return]
@@ -60,7 +60,7 @@ def _without_snapshot(event: Any) -> Any:
     return replace(event, partial=ABSENT)
 
 
-def fit_value(value: Json, hint: Any) -> Any:
+def convert_leniently(value: Json, hint: Any) -> Any:
     """Parsed JSON as a value of this type, or as close to it as possible; never fails."""
     try:
         return msgspec.convert(value, hint)

@@ -55,7 +55,7 @@ class LoopThread:
         """Run a coroutine in the thread and wait for it; an interrupt here cancels it there, and waits until it has
         ended."""
         try:
-            self.check_other_thread()
+            self.require_other_thread()
         except RuntimeError:
             work.close()
             raise
@@ -77,7 +77,7 @@ class LoopThread:
         """False once it was stopped, and in a process that was forked from that of the thread."""
         return self._thread.is_alive()
 
-    def check_other_thread(self) -> None:
+    def require_other_thread(self) -> None:
         """Raise `RuntimeError` in the thread itself, which would wait for its own end."""
         if threading.current_thread() is self._thread:
             raise RuntimeError("a tool or callback cannot wait for its own conversation; make it async")
@@ -85,7 +85,7 @@ class LoopThread:
     def _cancel_and_wait(self, done: Future[_T]) -> None:
         done.cancel()
         # The future is cancelled at once, but its task takes a moment: everything it waits for is ended first.
-        self.run_and_wait(_wait_for_others())
+        self.run_and_wait(_wait_for_cancelled_tasks())
 
     def stop(self) -> None:
         """End the loop and the thread."""
@@ -107,7 +107,7 @@ def _run_without_loop(work: Coroutine[Any, Any, _T]) -> _T:
     raise ConversationClosed
 
 
-async def _wait_for_others() -> None:
+async def _wait_for_cancelled_tasks() -> None:
     """Wait for tasks that are being cancelled."""
     cancelling = [task for task in asyncio.all_tasks() if task.cancelling()]
     if cancelling:
@@ -145,7 +145,7 @@ class SyncConversation(SyncCommandMethods):
     def close(self) -> None:
         """Stop what is running, and end the agent; further calls change nothing."""
         if self._thread is not None:
-            self._thread.check_other_thread()
+            self._thread.require_other_thread()
         thread, self._thread = self._thread, None
         conversation, self._conversation = self._conversation, None
         atexit.unregister(self.close)

@@ -178,12 +178,12 @@ def outcome_of(result: Any) -> HostToolOutcome:
 
 def failure_of(error: BaseException) -> HostToolOutcome:
     """The failure of a function in the form for the model."""
-    text = _words_of(error)
+    text = _error_text_of(error)
     plain = isinstance(error, ValueError | RuntimeError) and type(error) in (ValueError, RuntimeError)
     return HostToolOutcome(content=[_to_text_block(text if plain else f"{type(error).__name__}: {text}")])
 
 
-def _words_of(error: BaseException) -> str:
+def _error_text_of(error: BaseException) -> str:
     """The text of an exception, or the name of its type if it has none, or if its text fails."""
     try:
         return str(error) or type(error).__name__
@@ -233,7 +233,7 @@ def run_in_thread(call: Callable[[], _T]) -> Coroutine[Any, Any, _T]:
         except BaseException as error:
             # A future cannot hold StopIteration, and the end of a thread must not be that of the program.
             raisable = isinstance(error, Exception) and not isinstance(error, StopIteration)
-            failure = error if raisable else RuntimeError(f"{type(error).__name__}: {_words_of(error)}")
+            failure = error if raisable else RuntimeError(f"{type(error).__name__}: {_error_text_of(error)}")
         try:
             loop.call_soon_threadsafe(settle, result, failure)
         except RuntimeError:

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pigeon
 from fakes.network_peers import CuttingProxy
-from pigeon.sdk.remote.addresses import parsed_address
+from pigeon.sdk.remote.addresses import parse_address
 from pigeon.sdk.remote.served_transport import ServedTransport
 from support.pigeon_serve import shared_server
 
@@ -56,7 +56,7 @@ async def test_each_event_comes_once_and_each_prompt_runs_once(tmp_path: Path) -
         asked.append(request.tool_name)
         return True
 
-    transport = NotingTransport(parsed_address(f"ws://127.0.0.1:{port}/{id}"), server.token, patience=None)
+    transport = NotingTransport(parse_address(f"ws://127.0.0.1:{port}/{id}"), server.token, patience=None)
     async with pigeon.Client(connect=lambda going_on: transport, tools=[count], on_permission=allow) as client:
         await client.set_permissions({"ask": ["write"]})
         results = [await client.run(f"prompt {number}") for number in range(PROMPTS)]

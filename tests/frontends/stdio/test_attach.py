@@ -227,15 +227,15 @@ def test_a_wrong_token_and_an_unknown_session_are_said(server: ServedConversatio
 
 def test_the_token_of_this_machine_is_sent_to_no_other(server: ServedConversations, tmp_path: Path) -> None:
     from pigeon.frontends.stdio.attach import find_token
-    from pigeon.sdk.remote.addresses import parsed_address
+    from pigeon.sdk.remote.addresses import parse_address
     from pigeon.system.environment import Environment
 
     variables = {"PI_CODING_AGENT_DIR": str(server.folders.agent)}
     here = Environment(variables=variables, home=str(tmp_path), cwd=str(tmp_path))
-    assert find_token(parsed_address("ws://127.0.0.1:7463/id"), None, here) == server.token
-    assert find_token(parsed_address("ws://[::1]:7463/id"), None, here) == server.token
-    assert find_token(parsed_address("wss://example.org/id"), None, here) is None
-    assert find_token(parsed_address("wss://localhost.example.org/id"), None, here) is None
+    assert find_token(parse_address("ws://127.0.0.1:7463/id"), None, here) == server.token
+    assert find_token(parse_address("ws://[::1]:7463/id"), None, here) == server.token
+    assert find_token(parse_address("wss://example.org/id"), None, here) is None
+    assert find_token(parse_address("wss://localhost.example.org/id"), None, here) is None
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, -2), (signal.SIGHUP, 129)])

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pigeon.sdk.records import event_of, fit_value
+from pigeon.sdk.records import convert_leniently, event_of
 from pigeon.sdk.remote import original_peer
 from pigeon.sdk.remote.original_peer import OriginalPeer
 from pigeon.wire.answers import State
@@ -34,7 +34,7 @@ class Talk:
 
     async def _state(self) -> State:
         self.asked += 1
-        return fit_value(self._busy.pop(0) if self._busy else {}, State)
+        return convert_leniently(self._busy.pop(0) if self._busy else {}, State)
 
     def send_events(self, *lines: dict[str, Any]) -> None:
         for line in lines:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import pigeon
-from pigeon.sdk.remote.addresses import parsed_address
+from pigeon.sdk.remote.addresses import parse_address
 from pigeon.sdk.remote.line_connections import NotReached
 from pigeon.sdk.remote.sent_lines import MOST_TRIES
 from pigeon.sdk.remote.served_transport import ServedTransport
@@ -117,7 +117,7 @@ def host() -> Host:
 
 @pytest.fixture
 async def transport(server: Server, host: Host, tmp_path: Path) -> AsyncIterator[ServedTransport]:
-    made = ServedTransport(parsed_address(f"unix:{tmp_path}/s.sock?session=s"))
+    made = ServedTransport(parse_address(f"unix:{tmp_path}/s.sock?session=s"))
     yield made
     await made.close()
 
@@ -316,7 +316,7 @@ async def test_an_event_filter_that_was_refused_leaves_out_nothing(
 async def test_it_gives_up_when_its_patience_is_over_or_the_conversation_is_gone(
     server: Server, host: Host, tmp_path: Path
 ) -> None:
-    transport = ServedTransport(parsed_address(f"unix:{tmp_path}/s.sock?session=s"), patience=0)
+    transport = ServedTransport(parse_address(f"unix:{tmp_path}/s.sock?session=s"), patience=0)
     visit = await open_visit(transport, server, host)
     await server.close()
     await visit.cut()
@@ -355,7 +355,7 @@ async def test_another_kind_of_server_is_told(tmp_path: Path) -> None:
         left.set()
 
     async with await asyncio.start_unix_server(greet, tmp_path / "other"):
-        transport = ServedTransport(parsed_address(f"unix:{tmp_path}/other?session=s"))
+        transport = ServedTransport(parse_address(f"unix:{tmp_path}/other?session=s"))
         with pytest.raises(NotReached, match="no server of conversations"):
             await transport.open(lambda data: None, lambda: None)
         async with asyncio.timeout(10):

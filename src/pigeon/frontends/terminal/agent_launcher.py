@@ -81,10 +81,10 @@ class AgentLauncher:
 
     def _make_attach_transport(self, url: str) -> SubprocessTransport:
         """The connection to a conversation of `pigeon serve`, or to a new one in this folder."""
-        from pigeon.sdk.remote.addresses import parsed_address
+        from pigeon.sdk.remote.addresses import parse_address
 
         try:
-            new = parsed_address(url).session is None
+            new = parse_address(url).session is None
         except ValueError as error:
             raise UsageError(f"--connect: {error}") from None
         model = self._line.agent.model

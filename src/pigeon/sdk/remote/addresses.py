@@ -38,10 +38,10 @@ class ServedAddress(Struct, frozen=True):
         return self.origin.replace("ws", "http", 1)
 
 
-def parsed_address(url: str) -> ServedAddress:
+def parse_address(url: str) -> ServedAddress:
     """Parse an address; raises `ValueError` with the error."""
     if url.startswith("unix:"):
-        return _socket_address(url.removeprefix("unix:").removeprefix("//"))
+        return _parse_socket_address(url.removeprefix("unix:").removeprefix("//"))
     parts = urlsplit(url)
     scheme = _SCHEMES.get(parts.scheme)
     if scheme is None or not parts.hostname:
@@ -67,7 +67,7 @@ def _refuse_path(path: str) -> str:
     raise ValueError(f"url must have the id of a session as its path, or {_SESSIONS}/ID/rpc; got {path!r}")
 
 
-def _socket_address(text: str) -> ServedAddress:
+def _parse_socket_address(text: str) -> ServedAddress:
     path, _, query = text.partition("?session=")
     if not path:
         raise ValueError("url must be unix:PATH or unix:PATH?session=ID")

@@ -22,7 +22,7 @@ from msgspec.structs import asdict, replace
 from pigeon.sdk.conversation import FEATURES, Conversation
 from pigeon.sdk.errors import AnswerTimeout, ConnectionLost, ConversationClosed, ProcessDied
 from pigeon.sdk.host_calls import AnyTool, OnDialog, OnPermission
-from pigeon.sdk.records import UnknownEvent, event_of, fit_value
+from pigeon.sdk.records import UnknownEvent, convert_leniently, event_of
 from pigeon.sdk.remote.original_peer import OriginalPeer
 from pigeon.sdk.remote.sent_lines import LOST_CODE
 from pigeon.sdk.remote.served_transport import PATIENCE_SECONDS, ServedTransport, find_served_place
@@ -117,7 +117,7 @@ class StartChoices(Struct, frozen=True):
             told.append(SetLimits(limits=codec.to_plain(self.limits)))
         return told
 
-    def list_pigeon_only(self) -> list[str]:
+    def list_pigeon_only_choices(self) -> list[str]:
         """The arguments that no other agent of the family supports."""
         asked = {
             "limits": self.limits,
@@ -279,12 +279,12 @@ class Client(Conversation):
             if command is not None:
                 command = [*command, *self._choices.to_flags()]
 
-        def make(going_on: bool) -> Transport:
+        def make_transport(going_on: bool) -> Transport:
             if served is not None:
                 return ServedTransport(self._address or served.address, token, served.new, reconnect)
             return transport_of(command, url, program)
 
-        self._make_transport = connect or make
+        self._make_transport = connect or make_transport
         self._timeout = timeout
         self._transport: Transport | None = None
         self._commands = _OpenCommands()
@@ -342,7 +342,7 @@ class Client(Conversation):
             self._welcome = await self._call_within(START_SECONDS, Hello(dialect="pi-latest", features=FEATURES))
         except Refusal:
             self._peer = OriginalPeer(self._fresh_state, self._on_record)
-            if unknown := self._choices.list_pigeon_only():
+            if unknown := self._choices.list_pigeon_only_choices():
                 raise StartupError(f"This agent is not Pigeon and cannot follow {', '.join(unknown)}") from None
 
     async def _send_choices(self) -> None:
@@ -358,14 +358,14 @@ class Client(Conversation):
         if transport is not None:
             self._fail_open_commands(ConversationClosed())
             self._close_readers(None)
-            self._ending = asyncio.ensure_future(self._end(transport))
+            self._ending = asyncio.ensure_future(self._close_transport(transport))
         if self._ending is not None:
             # It continues to its end even if the requesting task is cancelled, which may be a tool that ends here.
             await asyncio.shield(self._ending)
 
-    async def _end(self, transport: Transport) -> None:
+    async def _close_transport(self, transport: Transport) -> None:
         await transport.close()
-        await self._runs.wait_for_left_runs()
+        await self._runs.wait_for_abandoned_runs()
 
     async def restart(self) -> None:
         """Restart the agent, after its death or at any other time, and continue its session if that is on disk."""
@@ -518,14 +518,14 @@ def _to_answer(command: Command, data: Json | Absent) -> Any:
         return _to_accepted(command, data)
     if command.answer is None:
         return None
-    return fit_value({} if isinstance(data, Absent) else data, command.answer)
+    return convert_leniently({} if isinstance(data, Absent) else data, command.answer)
 
 
 def _to_accepted(command: Command, data: Json | Absent) -> Accepted:
     """The disposition of a message; of the other agents only the newest report it in these words."""
     members = data if isinstance(data, dict) else {}
     if isinstance(members.get("disposition"), str):
-        return cast("Accepted", fit_value(members, Accepted))
+        return cast("Accepted", convert_leniently(members, Accepted))
     if members.get("agentInvoked") is False:
         return Accepted(disposition="handled")
     return Accepted(disposition="started" if isinstance(command, Prompt) else "queued")

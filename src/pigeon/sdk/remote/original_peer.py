@@ -66,7 +66,7 @@ class OriginalPeer:
         """Process an event before the program gets it; False for one that it must not see."""
         if isinstance(event, AgentSettled):
             self._settles = True
-            self._stop_checking()
+            self._stop_polling()
             opened, self._open = self._open, False
             return opened
         return True
@@ -77,7 +77,7 @@ class OriginalPeer:
             self._stopped_by = event.message.stop_reason
         elif isinstance(event, _BEGINS):
             self._open = True
-            self._stop_checking()
+            self._stop_polling()
         elif isinstance(event, SessionSettled):
             self._settles = True
             self._report_settled()
@@ -85,12 +85,12 @@ class OriginalPeer:
             self._stopped_by = event.status
             self._report_settled()
         elif isinstance(event, _ENDS) and self._open and self._settles is not True:
-            self._stop_checking()
+            self._stop_polling()
             self._checking = asyncio.ensure_future(self._poll_until_idle())
 
     def close(self) -> None:
         """Stop asking whether a run is over."""
-        self._stop_checking()
+        self._stop_polling()
 
     async def _poll_until_idle(self) -> None:
         for _ in range(MOST_ASKED):
@@ -107,13 +107,13 @@ class OriginalPeer:
         self._checking = None
         self._report_settled()
 
-    def _stop_checking(self) -> None:
+    def _stop_polling(self) -> None:
         checking, self._checking = self._checking, None
         if checking is not None:
             checking.cancel()
 
     def _report_settled(self) -> None:
-        self._stop_checking()
+        self._stop_polling()
         if self._open:
             self._open = False
             aborted = self._stopped_by == "aborted"

@@ -54,7 +54,7 @@ class HeldEvents:
         """Whether the end of a run is among the held events."""
         return any(one[1:] == (run_id, "agent_settled") for one in self._lines)
 
-    def put(self, line: bytes, run_id: str, kind: str) -> None:
+    def hold_event(self, line: bytes, run_id: str, kind: str) -> None:
         self._lines.append((line, run_id, kind))
 
     def insert_answer(self, id: bytes, answer: bytes, run_id: str) -> list[bytes]:
@@ -86,7 +86,7 @@ class ReceivedLines:
         """The number of the last received event, after which the next connection begins."""
         return self._last
 
-    def start_after(self, number: int) -> None:
+    def expect_events_after(self, number: int) -> None:
         """Expect the events after this number; called before the first line."""
         self._last = number
 
@@ -115,7 +115,7 @@ class ReceivedLines:
 
         `refused_line` means that the server closed the connection because a line was too long.
         """
-        for answer in self._sent.fail_too_long(refused_line):
+        for answer in self._sent.give_up_too_long(refused_line):
             self._on_answer(answer, decode_head(answer))
         messages, failures = self._sent.resend_or_fail()
         for id in messages:
@@ -171,7 +171,7 @@ class ReceivedLines:
                 self._forward(held)
             self._forward(line)
         else:
-            self._held.put(line, head.run_id, head.type)
+            self._held.hold_event(line, head.run_id, head.type)
 
     def _on_gap(self, line: bytes, head: LineHead) -> None:
         """Handle a gap in the log: work that has ended meanwhile ends here too."""

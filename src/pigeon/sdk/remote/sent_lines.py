@@ -78,12 +78,12 @@ class SentLine:
     def is_message(self) -> bool:
         return self.name in MESSAGES
 
-    def start(self) -> bytes:
+    def take_for_sending(self) -> bytes:
         """Return the line and mark it as being sent."""
         self.is_on_its_way = True
         return self.line
 
-    def count_failure(self) -> bool:
+    def count_failure_and_check(self) -> bool:
         """Count a connection that was lost over this line; returns True if its length is probably the reason."""
         self._tries += 1
         return len(self.line) > MB and self._tries >= MOST_TRIES
@@ -105,7 +105,7 @@ class SentLines:
         """Have the server of each later connection filter events as this command says, which it has accepted."""
         self._filter = command
 
-    def put(self, line: bytes) -> None:
+    def queue_line(self, line: bytes) -> None:
         """Send a line, now or on the next connection."""
         self._outgoing.append(self._track_line(line))
         self._more.set()
@@ -115,7 +115,7 @@ class SentLines:
         while not self._outgoing:
             self._more.clear()
             await self._more.wait()
-        return self._outgoing.popleft().start()
+        return self._outgoing.popleft().take_for_sending()
 
     def pop_command(self, id: bytes) -> SentLine | None:
         """Remove the command that was answered; None if the client has sent none with this id."""
@@ -129,14 +129,14 @@ class SentLines:
         """Note that no question is open any more."""
         self._answers.clear()
 
-    def fail_too_long(self, refused_line: bool) -> list[bytes]:
+    def give_up_too_long(self, refused_line: bool) -> list[bytes]:
         """Drop lines that would break every connection: a long line that did, and the longest if the server refused
         one.
 
         Called when a connection was lost; returns the failures to send to the client as answers.
         """
         under_way = [sent for sent in (*self._unanswered.values(), *self._answers.values()) if sent.is_on_its_way]
-        wrong = [sent for sent in under_way if sent.count_failure()]
+        wrong = [sent for sent in under_way if sent.count_failure_and_check()]
         if refused_line and under_way:
             wrong.append(max(under_way, key=lambda sent: len(sent.line)))
         self._answers = {id: sent for id, sent in self._answers.items() if sent not in wrong}

@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pigeon.sdk.errors import ProcessDied
-from pigeon.sdk.remote.addresses import ServedAddress, parsed_address
+from pigeon.sdk.remote.addresses import ServedAddress, parse_address
 from pigeon.sdk.remote.line_connections import LineConnection, NewConversation, NotReached, open_connection
 from pigeon.sdk.remote.received_lines import ReceivedLines
 from pigeon.sdk.remote.sent_lines import SentLines
@@ -56,14 +56,14 @@ class ServedTransport:
         self._receive, self._lost = receive, lost
         connection = await open_connection(self.address, self._token, None, self._new)
         self.address = replace(self.address, session=connection.session)
-        self._received.start_after(connection.start)
+        self._received.expect_events_after(connection.start)
         self._running = asyncio.ensure_future(self._keep_connected(connection))
 
     def write(self, data: bytes) -> None:
         """Send whole lines; without a connection they wait for the next one."""
         for line in data.split(b"\n"):
             if line:
-                self._sent.put(line)
+                self._sent.queue_line(line)
 
     async def explain_death(self) -> ProcessDied:
         return ProcessDied(f"The connection to {self.address.text} has ended: {self.reason}")
@@ -88,7 +88,7 @@ class ServedTransport:
 
     async def _exchange_lines(self, connection: LineConnection) -> None:
         """Exchange lines until the connection is lost; raises `NotReached` if the server has ended it for good."""
-        sending = asyncio.ensure_future(self._send(connection))
+        sending = asyncio.ensure_future(self._send_queued_lines(connection))
         try:
             async for line in connection.lines():
                 self._received.on_line(line)
@@ -102,7 +102,7 @@ class ServedTransport:
             with suppress(OSError):
                 await connection.close()
 
-    async def _send(self, connection: LineConnection) -> None:
+    async def _send_queued_lines(self, connection: LineConnection) -> None:
         while True:
             await connection.send(await self._sent.next_line())
 
@@ -135,7 +135,7 @@ def find_served_place(url: str, cwd: str | None, model: str | None) -> ServedPla
     """The place of an address, or None for an agent's own socket; raises `ValueError`."""
     if not isinstance(url, str):
         raise TypeError(f"url= is an address, not {type(url).__name__}; the program to start is command=")
-    address = parsed_address(url)
+    address = parse_address(url)
     if address.session is not None:
         if cwd is not None:
             raise ValueError("cwd= is for a new conversation, and this address is that of one that exists")
