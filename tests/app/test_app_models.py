@@ -232,7 +232,7 @@ def test_the_key_of_every_known_provider_is_masked_and_kept_from_commands(tmp_pa
     keys = {name: f"canary-{number}-{'x' * 20}" for number, name in enumerate((*names, names[0].lower()))}
     redactor = Redactor()
     make_registry(str(tmp_path), keys, str(tmp_path), None, redactor)
-    redactor.refresh()
+    redactor.learn_from_sources()
     shown = redactor.mask("\n".join(keys.values()).encode()).decode()
     assert "canary" not in shown
     assert tool_environment(keys, also_secret=redactor.list_key_variables()).keys().isdisjoint(keys)

@@ -64,7 +64,7 @@ def test_what_looks_like_a_secret_is_masked_unless_the_user_wants_it(environment
 )
 def test_a_key_of_the_agent_is_masked_before_colours_take_it_apart(environment: Environment, text: str) -> None:
     redactor = Redactor()
-    redactor.learn([(KEY, OWN_KEY)])
+    redactor.learn_keys([(KEY, OWN_KEY)])
     lines = SessionLines()
     lines.user(text)
     lines.answer(text)

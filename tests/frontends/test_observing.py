@@ -125,7 +125,7 @@ def test_a_trace_has_a_largest_size(tmp_path: Path) -> None:
 
 def test_a_key_in_two_pieces_of_an_answer_is_masked(tmp_path: Path) -> None:
     redactor = Redactor()
-    redactor.learn([("key", KEY)])
+    redactor.learn_keys([("key", KEY)])
     observer = Observer(TraceFile(str(tmp_path / "trace")), False, redactor)
     number = observer.on_request_start(
         HttpRequest("http://localhost/v1", {"Authorization": f"Bearer {KEY}"}, b"no json")

@@ -15,14 +15,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pigeon.secrets.redactor import IMAGE_WITH_KEY, MASK, RedactedStream, Redactor, is_distinct, keys_in
+from pigeon.secrets.redactor import IMAGE_WITH_KEY, MASK, RedactedStream, Redactor, is_distinctive, keys_in
 from pigeon.system.shell.output import Capture
 from pigeon.system.shell.truncation import OutputLimits
 from pigeon.wire.content import ImageContent, TextContent
 from pigeon.wire.messages import ToolResultMessage
 from support.strategies import json_values, letters
 
-KEYS = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=10, max_size=80).filter(is_distinct)
+KEYS = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=10, max_size=80).filter(is_distinctive)
 TEXTS = st.binary(max_size=40)
 FORMS: dict[str, Callable[[bytes], bytes]] = {
     "plain": lambda key: key,
@@ -60,7 +60,7 @@ WITH_ANCHOR = KEYS.filter(lambda key: re.search("[A-Za-z0-9]{3}", key) is not No
 
 def redactor(*keys: str) -> Redactor:
     made = Redactor()
-    made.learn(("key", key) for key in keys)
+    made.learn_keys(("key", key) for key in keys)
     return made
 
 
@@ -203,7 +203,7 @@ def test_keys_are_found_in_configured_values(configured: str, keys: list[str]) -
 )
 def test_what_a_value_is_called_tells_whether_it_is_a_key(label: str, value: str, is_key: bool) -> None:
     made = Redactor()
-    made.learn([(label, value)])
+    made.learn_keys([(label, value)])
     assert made.has_key(f"a {value.removeprefix('https://user:').removesuffix('@host')} b") == is_key
 
 
@@ -236,5 +236,5 @@ def test_sources_are_asked_again_and_nothing_is_forgotten() -> None:
     made.add_source(lambda: values)
     assert made.mask_text("first-key-111 second-key-222") == "*** second-key-222"
     values[:] = [("key", "second-key-222"), ("name", "a-plain-value-9")]
-    made.refresh()
+    made.learn_from_sources()
     assert made.mask_text("first-key-111 second-key-222") == "*** ***"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pigeon.secrets.shapes import mask_shapes
+from pigeon.secrets.shapes import mask_secret_shapes
 
 SECRETS = [
     "sk-ant-api03-Zm9vYmFyYmF6cXV4Zm9vYmFyYmF6cXV4-AA",
@@ -47,29 +47,29 @@ AROUND = ['"{}"', "key={}\n", "key: {},", "https://x/?k={}&y", "\n{}\n", "({})",
 def test_a_secret_is_masked_wherever_it_stands_and_in_json(secret: str, around: str) -> None:
     text = around.format(secret)
     for form in (text, json.dumps({"text": text}), json.dumps(json.dumps(text))):
-        masked = mask_shapes(form.encode()).decode()
+        masked = mask_secret_shapes(form.encode()).decode()
         assert secret not in masked
         assert secret[-8:] not in masked
         assert "***" in masked
-    assert json.loads(mask_shapes(json.dumps({"text": text}).encode()))["text"]
+    assert json.loads(mask_secret_shapes(json.dumps({"text": text}).encode()))["text"]
 
 
 @pytest.mark.parametrize("text", HARMLESS)
 def test_other_texts_stay_as_they_are(text: str) -> None:
-    assert mask_shapes(text.encode()).decode() == text
+    assert mask_secret_shapes(text.encode()).decode() == text
 
 
 def test_passwords_in_addresses_bearer_tokens_and_private_keys_are_masked() -> None:
-    assert mask_shapes(b"git clone https://me:hunter2-x9@host/x") == b"git clone https://me:***@host/x"
-    assert mask_shapes(b"Authorization: Bearer 0123456789abcdefABCDEF0123") == b"Authorization: Bearer ***"
+    assert mask_secret_shapes(b"git clone https://me:hunter2-x9@host/x") == b"git clone https://me:***@host/x"
+    assert mask_secret_shapes(b"Authorization: Bearer 0123456789abcdefABCDEF0123") == b"Authorization: Bearer ***"
     key = "-----BEGIN RSA PRIVATE KEY-----\n" + "MIIEowIBAAKCAQEA\n" * 9 + "-----END RSA PRIVATE KEY-----\n"
-    assert b"MIIE" not in mask_shapes(key.encode())
-    assert "MIIE" not in json.loads(mask_shapes(json.dumps([key, "x"]).encode()))[0]
+    assert b"MIIE" not in mask_secret_shapes(key.encode())
+    assert "MIIE" not in json.loads(mask_secret_shapes(json.dumps([key, "x"]).encode()))[0]
 
 
 def test_a_private_key_that_begins_in_one_text_does_not_end_in_another() -> None:
     data = json.dumps(["-----BEGIN PRIVATE KEY-----" + "x" * 50, "y" * 50 + "-----END PRIVATE KEY-----"]).encode()
-    assert json.loads(mask_shapes(data))[1].startswith("yyy")
+    assert json.loads(mask_secret_shapes(data))[1].startswith("yyy")
 
 
 @given(st.binary(min_size=2_000, max_size=4_000))
@@ -77,10 +77,10 @@ def test_the_data_of_a_picture_is_left_alone(data: bytes) -> None:
     encoded = b'"' + base64.b64encode(b"\x89PNG" + data) + b'"'
     for shape in (b"AKIAIOSFODNN7EXAMPLE", b"AIzaSyD9tSrke72PouQMnMXa7eZSW0jkFMBWYQQ"):
         whole = encoded[:500] + shape + encoded[500:]
-        assert mask_shapes(whole) == whole
+        assert mask_secret_shapes(whole) == whole
 
 
 @given(st.text())
 def test_any_json_stays_json(text: str) -> None:
     for secret in SECRETS[:3]:
-        json.loads(mask_shapes(json.dumps([text + secret, secret + text]).encode()))
+        json.loads(mask_secret_shapes(json.dumps([text + secret, secret + text]).encode()))

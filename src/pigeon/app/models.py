@@ -64,7 +64,7 @@ def make_registry(
         for provider in registry.providers():
             registry.use_key(provider, RECORDED)
     redactor.add_source(registry.find_secrets, registry.list_key_variables)
-    redactor.watch_variables(environment, list_key_variables())
+    redactor.add_variables_source(environment, list_key_variables())
     return registry
 
 
@@ -81,7 +81,7 @@ def _make_user_registry(
         environ=environment,
         values=Values(environment, processes, cwd, search_path=partial(filter_programs_path, folder)),
         problems=problems,
-        hold=redactor.learn,
+        hold=redactor.learn_keys,
     )
 
 
@@ -100,7 +100,7 @@ def make_gateway(
     Recorders see every exchange; a replaying agent in these folders has no network.
     """
     proxy = value_or_default(settings.http_proxy, "")
-    redactor.watch_proxy(proxy)
+    redactor.add_proxy_source(proxy)
     retry = value_or_default(settings.retry.provider, ProviderRetrySettings())
     idle = value_or_default(retry.timeout_ms, settings.http_idle_timeout_ms)
     policy = RequestPolicy(

@@ -177,9 +177,9 @@ class PageWriter:
 
     def _mask(self, data: bytes) -> bytes:
         if self._mask_shapes:
-            from pigeon.secrets.shapes import mask_shapes
+            from pigeon.secrets.shapes import mask_secret_shapes
 
-            data = mask_shapes(data)
+            data = mask_secret_shapes(data)
         return self._mask_keys(data)
 
     def _mask_text(self, text: str) -> str:

@@ -176,7 +176,7 @@ class _MaskedBody:
     """The body of a response as text without keys; its pieces may end within a key or a character."""
 
     def __init__(self, redactor: Redactor) -> None:
-        self._mask = redactor.stream()
+        self._mask = redactor.make_stream_masker()
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def feed(self, piece: bytes | None) -> str:

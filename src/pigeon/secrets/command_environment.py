@@ -29,13 +29,13 @@ _OF_ANOTHER_SESSION = ("PI_SESSION_ID", "PI_SESSION_FILE", "PI_PROVIDER", "PI_MO
 MARKERS = {"PI_CODING_AGENT": "true", "AI_AGENT": "pigeon"}
 
 
-def is_secret(name: str, also: Collection[str] = ()) -> bool:
+def is_secret_name(name: str, also: Collection[str] = ()) -> bool:
     """True for a variable that holds the key of a model provider; those in `also` do, in any case of their letters."""
-    return name not in NEEDED if name in also or name.upper() in also else _is_called_secret(name)
+    return name not in NEEDED if name in also or name.upper() in also else _is_known_secret_name(name)
 
 
 @lru_cache(maxsize=1024)
-def _is_called_secret(name: str) -> bool:
+def _is_known_secret_name(name: str) -> bool:
     return name.upper() in SECRET_NAMES or re.fullmatch(_SECRET_FAMILIES, name.upper()) is not None
 
 
@@ -65,7 +65,7 @@ def tool_environment(
         name: value
         for name, value in environ.items()
         if not conceals(name, value)
-        if keep_provider_keys or not (is_secret(name, also_secret) or (shows_key(value) and not is_proxy(name)))
+        if keep_provider_keys or not (is_secret_name(name, also_secret) or (shows_key(value) and not is_proxy(name)))
     }
     for name in _OF_ANOTHER_SESSION:
         seen.pop(name, None)

@@ -19,7 +19,7 @@ from typing import TextIO
 
 from msgspec.structs import replace
 
-from pigeon.secrets.command_environment import NEEDED, is_proxy, is_secret
+from pigeon.secrets.command_environment import NEEDED, is_proxy, is_secret_name
 from pigeon.wire import codec
 from pigeon.wire.content import ImageContent, TextContent
 from pigeon.wire.messages import ToolResultMessage
@@ -50,7 +50,7 @@ _PLACEHOLDERS = frozenset((
 # fmt: on
 
 
-def is_distinct(value: str) -> bool:
+def is_distinctive(value: str) -> bool:
     """False for values that other texts contain by chance: short ones, single words, placeholders."""
     if len(value) < SHORTEST or len(set(value)) < 4:
         return False
@@ -65,12 +65,12 @@ def keys_in(text: str) -> Iterator[str]:
     if separator and scheme.isalnum():
         place = re.split(r"[/?#]", rest, maxsplit=1)[0]
         user, colon, password = place.rpartition("@")[0].partition(":")
-        yield from _spellings(password)
+        yield from _url_spellings_of(password)
         if not colon or len(user) >= _SHORTEST_USER:
-            yield from _spellings(user)
+            yield from _url_spellings_of(user)
         for name, value in re.findall(r"[?&;]([^=&;#]+)=([^&;#]+)", rest):
             if re.search(SECRET_WORD, name):
-                yield from _spellings(value)
+                yield from _url_spellings_of(value)
         return
     words = re.split(r"[\s;,]+", text.strip())
     if len(words) > 1:
@@ -89,7 +89,7 @@ def keys_in(text: str) -> Iterator[str]:
             return
 
 
-def _spellings(part: str) -> tuple[str, ...]:
+def _url_spellings_of(part: str) -> tuple[str, ...]:
     """A part of a URL as written and as decoded."""
     meant = re.sub(rb"%([0-9A-Fa-f]{2})", lambda found: bytes([int(found[1], 16)]), part.encode("utf-8", "replace"))
     return tuple(dict.fromkeys(spelling for spelling in (part, meant.decode("utf-8", "replace")) if spelling))
@@ -103,7 +103,7 @@ _PLAIN = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-"
 _SAFE_IN_URLS = (_PLAIN + b"~", _PLAIN + b"~/", _PLAIN + b"!~*'()", _PLAIN + b"*")
 
 
-def forms_of(key: str) -> tuple[set[bytes], set[bytes]]:
+def encoded_forms_of(key: str) -> tuple[set[bytes], set[bytes]]:
     """The forms of a key in other texts: those in one piece, and those that are broken into lines."""
     raw = key.encode("utf-8", "surrogatepass")
     hexed = [b"%02x" % byte for byte in raw]
@@ -130,7 +130,7 @@ def forms_of(key: str) -> tuple[set[bytes], set[bytes]]:
     # Most texts are sent as JSON, and a text may have been JSON before.
     for _ in range(2):
         whole |= {form.replace(b"\\", b"\\\\").replace(b'"', b'\\"') for form in list(whole)}
-    for form in all_escaped(raw):
+    for form in fully_escaped_forms_of(raw):
         whole |= {form, form.replace(b"\\", b"\\\\")}
     return {form for form in whole if len(form) >= SHORTEST}, {form for form in broken if len(form) >= SHORTEST}
 
@@ -146,26 +146,26 @@ def base64_cores(raw: bytes) -> list[bytes]:
     return cores
 
 
-def anchor_of(raw: bytes) -> bytes:
+def longest_plain_part_of(raw: bytes) -> bytes:
     """The longest part of a key that hardly any program escapes: letters and digits."""
     return max(raw.translate(_SIGNS_AS_SPACES).split(), key=len, default=b"")
 
 
 def escaped_pattern(raw: bytes) -> bytes:
     """A pattern for a key in which any characters may be escaped, since programs differ in which ones they escape."""
-    characters = [b"(?:" + b"|".join(_escapes(byte)) + b")" for byte in raw]
+    characters = [b"(?:" + b"|".join(_escape_patterns_of(byte)) + b")" for byte in raw]
     # Whole or not at all: half of a row of backslashes would escape the replacement of the key.
     before = rb"(?<!\\)" if raw[:1] in b'"\\' else rb"(?:(?<!\\)|(?!\\))"
     return before + b"".join(characters)
 
 
-def all_escaped(raw: bytes) -> set[bytes]:
+def fully_escaped_forms_of(raw: bytes) -> set[bytes]:
     """The forms in which every character is escaped."""
     styles = (b"\\u00%02x", b"\\u00%02X", b"\\x%02x", b"\\x%02X", b"\\%03o", b"&#%d;", b"&#x%x;", b"&#x%X;")
     return {b"".join(style % byte for byte in raw) for style in styles}
 
 
-def _escapes(byte: int) -> Iterator[bytes]:
+def _escape_patterns_of(byte: int) -> Iterator[bytes]:
     """The ways to write one character. Repetitions are bounded, so that a text cannot make the search slow."""
     sign, code = re.escape(bytes([byte])), b"(?i:%02x)" % byte
     yield sign
@@ -274,33 +274,35 @@ class Redactor:
         self._named.append(variables)
         self._asked = False
 
-    def watch_variables(self, variables: Mapping[str, str], keys: Collection[str]) -> None:
+    def add_variables_source(self, variables: Mapping[str, str], keys: Collection[str]) -> None:
         """Learn the keys in these variables from now on, and what stands in the addresses of proxies.
 
         `keys` are the names of variables that hold keys, besides those that any program knows.
         """
         # By name, because an extension may take a variable away meanwhile.
-        self.add_source(lambda: [(name, variables.get(name, "")) for name in list(variables) if is_secret(name, keys)])
+        self.add_source(
+            lambda: [(name, variables.get(name, "")) for name in list(variables) if is_secret_name(name, keys)]
+        )
         self.add_source(lambda: [_label_proxy(variables.get(name, "")) for name in list(variables) if is_proxy(name)])
 
-    def watch_proxy(self, address: str) -> None:
+    def add_proxy_source(self, address: str) -> None:
         """Learn the keys in the address of a proxy."""
         self.add_source(lambda: [_label_proxy(address)])
 
-    def is_secret(self, variable: str) -> bool:
+    def is_secret_variable(self, variable: str) -> bool:
         """Whether a variable holds a key, by its name or because a key comes from it."""
-        return is_secret(variable, self.list_key_variables())
+        return is_secret_name(variable, self.list_key_variables())
 
     def list_key_variables(self) -> set[str]:
         return {name for named in self._named for name in named()}
 
-    def refresh(self) -> None:
+    def learn_from_sources(self) -> None:
         """Read all sources again, and learn new keys."""
         self._asked = True
         for source in self._sources:
-            self.learn(source())
+            self.learn_keys(source())
 
-    def learn(self, values: Iterable[Labelled]) -> None:
+    def learn_keys(self, values: Iterable[Labelled]) -> None:
         """Learn the keys in these values; those that are too common to be masked are skipped."""
         found = {
             key: None
@@ -309,14 +311,14 @@ class Redactor:
             # A value labelled as a key is one, even if it looks like an address.
             for key in ((text, *keys_in(text)) if label.startswith(KEY) else keys_in(text))
         }
-        new = [key for key in found if key not in self._values and is_distinct(key)]
+        new = [key for key in found if key not in self._values and is_distinctive(key)]
         new = new[: MOST_VALUES - len(self._values)]
         if not new:
             return
         self._values.update(dict.fromkeys(new))
         whole, broken = set(self._whole), set(self._broken)
         for key in new:
-            more_whole, more_broken = forms_of(key)
+            more_whole, more_broken = encoded_forms_of(key)
             whole |= more_whole
             broken |= more_broken
         # The longest first, so that a key which contains another is masked as a whole.
@@ -330,10 +332,12 @@ class Redactor:
         self._beginnings = None
         plain = [key.encode("utf-8", "surrogatepass") for key in self._values]
         self.longest_key = max(map(len, plain))
-        self._anchors = tuple((anchor_of(key), key) for key in plain if len(anchor_of(key)) >= _SHORTEST_ANCHOR)
+        self._anchors = tuple(
+            (longest_plain_part_of(key), key) for key in plain if len(longest_plain_part_of(key)) >= _SHORTEST_ANCHOR
+        )
         self.longest = max(map(len, self._forms), default=0)
 
-    def stream(self) -> Callable[[bytes, bool], bytes]:
+    def make_stream_masker(self) -> Callable[[bytes, bool], bytes]:
         """Masks bytes that come in pieces: called with each piece, and whether it is the last."""
         return RedactedStream(self).feed
 
@@ -362,7 +366,7 @@ class Redactor:
     def mask_text(self, text: str) -> str:
         """The text with every form of every key masked."""
         if not self._asked:
-            self.refresh()
+            self.learn_from_sources()
         if not self._forms:
             return text
         joined = text.replace("\n", "").replace("\r", "") if "\n" in text else ""
@@ -381,7 +385,7 @@ class Redactor:
     def mask(self, data: bytes) -> bytes:
         """The same for text as UTF-8, and for lines of JSON."""
         if not self._asked:
-            self.refresh()
+            self.learn_from_sources()
         for sign, forms in self._by_sign:
             if sign in data:
                 for form in forms:
@@ -402,7 +406,7 @@ class Redactor:
 
     def find_growing(self, data: bytes) -> int:
         """The position at the end of the data where the beginning of a form contains a shorter form."""
-        return self._form_beginnings()[0].find_in(data)
+        return self._form_beginnings()[0].find_open_beginning(data)
 
     def _form_beginnings(self) -> tuple[_Beginnings, _Beginnings, _Beginnings, _Beginnings]:
         """The beginnings of forms that begin with another, of all forms, of those that may be broken into lines, and of
@@ -425,13 +429,13 @@ class Redactor:
     def find_unfinished(self, data: bytes) -> int:
         """The position at the end of the data where a form begins that later data may complete."""
         _, whole, over_lines, _ = self._form_beginnings()
-        first = min(whole.find_in(data), self._unfinished_escapes(data))
+        first = min(whole.find_open_beginning(data), self._unfinished_escapes(data))
         # A form may be broken into lines, even of one character each.
         tail = data[-3 * self.longest :]
         if b"\n" not in tail:
             return first
         joined = tail.translate(None, _LINE_BREAKS)
-        left = len(joined) - over_lines.find_in(joined)
+        left = len(joined) - over_lines.find_open_beginning(joined)
         if left < _WHERE_BROKEN:
             return first
         at = len(tail)
@@ -448,7 +452,7 @@ class Redactor:
         cut = re.search(_CUT_ESCAPE, tail)
         body = tail if cut is None else tail[: cut.start()]
         plain = re.sub(_ONE_ESCAPE, _unescape_byte, body)
-        at = self._form_beginnings()[3].find_in(plain)
+        at = self._form_beginnings()[3].find_open_beginning(plain)
         if at == len(plain):
             return len(data) - len(tail) + len(body)
         # Finding that position in the text is rarely needed, so it may be slow.
@@ -479,7 +483,7 @@ class _Beginnings:
         leads = b"|".join(map(re.escape, self._by_lead))
         self._search = re.compile(b"(?=(" + leads + b"))").finditer if leads else None
 
-    def find_in(self, data: bytes) -> int:
+    def find_open_beginning(self, data: bytes) -> int:
         """The first position from which the rest of the data begins a form; the end of the data if there is none."""
         if self._search is None:
             return len(data)

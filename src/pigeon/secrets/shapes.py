@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from pigeon.secrets.redactor import MASK, is_distinct
+from pigeon.secrets.redactor import MASK, is_distinctive
 
 _MASKED = MASK.encode()
 _WORD = rb"[A-Za-z0-9_-]"
@@ -79,10 +79,10 @@ def is_secret_variable(name: str, value: str) -> bool:
         return False
     by_name = not _SECRET_PARTS.isdisjoint(upper.split("_")) or upper.endswith(_SECRET_ENDS)
     data = value.encode("utf-8", "surrogateescape")
-    return by_name or mask_shapes(data) != data
+    return by_name or mask_secret_shapes(data) != data
 
 
-def mask_shapes(data: bytes) -> bytes:
+def mask_secret_shapes(data: bytes) -> bytes:
     """The text, plain or as JSON or HTML, with everything masked that looks like a secret."""
     for beginning, pattern in _SHAPES:
         if beginning in data:
@@ -103,7 +103,7 @@ def _mask_token(found: re.Match[bytes]) -> bytes:
 
 
 def _mask_password(found: re.Match[bytes]) -> bytes:
-    return found[1] + _MASKED + found[3] if is_distinct(found[2].decode("utf-8", "replace")) else found[0]
+    return found[1] + _MASKED + found[3] if is_distinctive(found[2].decode("utf-8", "replace")) else found[0]
 
 
 def _mask_bearer(found: re.Match[bytes]) -> bytes:

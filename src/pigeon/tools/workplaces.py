@@ -95,7 +95,7 @@ class Workplaces:
         return self._outside_variables(lambda name, value: name not in shown and is_secret_variable(name, value))
 
     def _outside_variables(self, conceals: Callable[[str, str], bool] = lambda name, value: False) -> Mapping[str, str]:
-        self._redactor.refresh()
+        self._redactor.learn_from_sources()
         return tool_environment(
             self._environment.variables,
             keep_provider_keys=self._settings.keep_provider_keys,

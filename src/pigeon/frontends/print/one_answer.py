@@ -157,7 +157,7 @@ def _make_output(started: StartedAgent, shutdown: Shutdown) -> tuple[Writer | No
     progress = ProgressLines(sys.stderr)
     output: AnswerOutput
     if os.isatty(descriptor) and asked in (None, "text"):
-        mask = started.agent.redactor.stream()
+        mask = started.agent.redactor.make_stream_masker()
         writer, output = None, TerminalOutput(partial(_write, descriptor), progress, mask)
     else:
         writer = Writer(descriptor, lambda: shutdown.request_exit(exit_codes.FAILED))

@@ -50,7 +50,7 @@ class KeyMask(Protocol):
 
     def mask_text(self, text: str) -> str: ...
 
-    def stream(self) -> Callable[[bytes, bool], bytes]:
+    def make_stream_masker(self) -> Callable[[bytes, bool], bytes]:
         """Masks bytes that come in pieces: called with each piece, and whether it is the last."""
         ...
 
@@ -93,7 +93,7 @@ class RecordingWriter:
     def on_request_start(self, request: HttpRequest) -> int:
         self._count += 1
         number = self._count
-        self._bodies[number] = self._keys.stream()
+        self._bodies[number] = self._keys.make_stream_masker()
         body, text, base64 = _to_body_fields(self._keys.mask(request.body))
         self._write(
             RequestLine(

@@ -87,7 +87,7 @@ class OutputMask(Protocol):
 
     def mask_text(self, text: str) -> str: ...
 
-    def stream(self) -> Callable[[bytes, bool], bytes]:
+    def make_stream_masker(self) -> Callable[[bytes, bool], bytes]:
         """The same for bytes that come in pieces: called with each piece, and whether it is the last."""
         ...
 
@@ -100,7 +100,7 @@ class NothingMasked:
     def mask_text(self, text: str) -> str:
         return text
 
-    def stream(self) -> Callable[[bytes, bool], bytes]:
+    def make_stream_masker(self) -> Callable[[bytes, bool], bytes]:
         return lambda data, final: data
 
 
@@ -115,8 +115,8 @@ class Capture:
     ) -> None:
         self._limits = limits
         self._mask: OutputMask = mask or NothingMasked()
-        self._live = self._mask.stream()
-        self._kept = self._mask.stream()
+        self._live = self._mask.make_stream_masker()
+        self._kept = self._mask.make_stream_masker()
         self._spill = spill
         self._spilled = False
         self._raw = bytearray()
