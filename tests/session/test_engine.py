@@ -254,7 +254,7 @@ async def test_messages_that_come_while_a_run_ends_are_said_in_a_run_of_their_ow
         if isinstance(event, AgentEnd) and len(setup.provider.requests) == 1:
             setup.session.queue.add(note("late"), "followUp")
 
-    setup.session.bus.set_recorder(late)
+    setup.session.bus.add_recorder(late)
     await setup.prompt("go")
     assert setup.message_texts() == ["user: go", "assistant: one", "custom: late", "assistant: two"]
     assert setup.heard.outline().count("agent_start") == 2

@@ -102,12 +102,12 @@ async def test_a_message_that_is_being_delivered_cannot_be_taken_back_before_the
     queue = told.fill()
     (item,) = queue.peek_steering()
     assert queue.try_reserve_item(item)
-    for change in (queue.remove, queue.promote, lambda id: queue.edit(id, user("late"))):
+    for change in (queue.remove, queue.promote_to_steering, lambda id: queue.edit(id, user("late"))):
         with pytest.raises(Refusal, match="delivered or taken back"):
             change(item.id)
     assert queue.clear() == (["s2"], ["f1", "f2"])
     assert told.updates[-1] == "s1|"
-    queue.end_run()
+    queue.pop_run_prompts()
     assert queue.remove(item.id).text == "s1"
     assert not queue.try_reserve_item(item)
 
@@ -128,6 +128,6 @@ def test_a_promoted_message_is_the_next_steering_message_wherever_it_waited() ->
     told = Told()
     queue = told.fill()
     (last,) = queue.peek_follow_ups()
-    queue.promote(last.id)
+    queue.promote_to_steering(last.id)
     assert told.updates[-1] == "f1,s1,s2|f2"
     assert texts(queue.peek_steering()) == ["f1"]

@@ -64,10 +64,10 @@ class Chosen:
 
 def test_a_new_conversation_begins_with_the_choice_on_record() -> None:
     chosen = Chosen()
-    chosen.choice.enter_session()
+    chosen.choice.record_choice()
     assert chosen.entries() == ["one", "low"]
     without = Chosen(model=None)
-    without.choice.enter_session()
+    without.choice.record_choice()
     assert without.entries() == ["off"], "no model thinks"
     assert chosen.posted == without.posted == []
 

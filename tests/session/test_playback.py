@@ -57,7 +57,7 @@ async def test_a_played_session_publishes_what_the_live_one_did(tmp_path: Path) 
 async def test_an_abort_ends_the_run_that_is_played_and_nothing_follows(tmp_path: Path) -> None:
     loaded, _ = await store_session(tmp_path)
     played = SessionSetup()
-    played.session.bus.set_announcer(
+    played.session.bus.add_announcer(
         lambda event: played.session.activity.cancel() if isinstance(event, ToolExecutionStart) else None
     )
     await SessionPlayer(played.session, PlayedClock(), PlaybackPace(0, 0)).play(last_branch_of(loaded))

@@ -119,7 +119,7 @@ async def test_results_are_told_by_the_last_of_the_runs_that_have_ended() -> Non
     setup = SessionSetup(says("one"), says("two"))
     await prompt_and_end(setup, "go")
     await prompt_and_end(setup, "on")
-    await setup.session.engine.wait_until_reported()
+    await setup.session.engine.wait_until_prompts_reported()
     assert [result.status for result in setup.heard.of(PromptResult)] == ["completed", "completed"]
     assert len(setup.heard.of(SessionSettled)) == 1
 
@@ -199,7 +199,7 @@ async def test_an_image_that_cannot_be_read_reserves_nothing() -> None:
 
 async def test_a_note_for_the_next_turn_comes_with_the_next_prompt_and_once() -> None:
     setup = SessionSetup(says("one"), says("two"))
-    setup.session.prompting.add_custom_message(note("by the way"), False, "nextTurn")
+    setup.session.prompting.deliver_custom_message(note("by the way"), False, "nextTurn")
     assert setup.heard.events == []
     await setup.prompt("go")
     await setup.prompt("on")
@@ -208,7 +208,7 @@ async def test_a_note_for_the_next_turn_comes_with_the_next_prompt_and_once() ->
 
 async def test_a_note_in_a_run_is_said_when_the_run_has_ended() -> None:
     def aside() -> Any:
-        setup.session.prompting.add_custom_message(note("aside"), False, "steer")
+        setup.session.prompting.deliver_custom_message(note("aside"), False, "steer")
         return asyncio.sleep(0)
 
     setup = SessionSetup([aside, *says("one")])
@@ -230,9 +230,9 @@ async def test_an_extension_may_start_a_run_or_queue_into_one(user: bool) -> Non
     def add(text: str, deliver_as: Any) -> None:
         prompting = setup.session.prompting
         if user:
-            prompting.add_user_message(UserMessage(content=text, timestamp=1), deliver_as)
+            prompting.deliver_user_message(UserMessage(content=text, timestamp=1), deliver_as)
         else:
-            prompting.add_custom_message(note(text), True, deliver_as or "steer")
+            prompting.deliver_custom_message(note(text), True, deliver_as or "steer")
 
     def while_it_runs() -> Any:
         add("later", "followUp")
@@ -252,4 +252,4 @@ async def test_a_user_message_of_an_extension_must_say_how_to_queue() -> None:
     setup = SessionSetup(says("one"))
     prompt(setup, "go")
     with pytest.raises(SessionBusy):
-        setup.session.prompting.add_user_message(UserMessage(content="x", timestamp=1), None)
+        setup.session.prompting.deliver_user_message(UserMessage(content="x", timestamp=1), None)

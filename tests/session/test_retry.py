@@ -28,7 +28,7 @@ class Told:
         self.events: list[Any] = []
         self.on_start: Any = lambda: None
         bus = Bus()
-        bus.set_announcer(self._on_event, lambda: None)
+        bus.add_announcer(self._on_event, lambda: None)
         self.retry = Retry(Transcript(empty_journal()), bus, RetryPolicy(base_delay_ms=60_000), enabled=True)
 
     def _on_event(self, event: Any) -> None:

@@ -67,7 +67,7 @@ class TodosSetup:
         return sum(isinstance(event, TodoAutoClear) for event in self.posted)
 
     def plan(self) -> Any:
-        return codec.to_plain(self.todos.read())
+        return codec.to_plain(self.todos.current_phases())
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ def test_what_is_missing_is_filled_in_and_what_is_unknown_is_dropped(setup: Todo
         {"id": "own", "name": "B", "tasks": [{"id": "t", "content": "c", "notes": "n", "details": "d"}]},
         {"name": "C", "tasks": [{"content": "d", "status": None, "id": None, "notes": None}]},
     ]
-    setup.todos.set(phases(given))
+    setup.todos.set_host_plan(phases(given))
     assert setup.plan() == [
         {
             "id": "phase-1",
@@ -147,16 +147,16 @@ def test_a_plan_of_the_wrong_shape_is_refused_by_its_field(value: Any, field: st
 
 
 def test_a_second_plan_replaces_the_first_and_an_empty_one_clears(setup: TodosSetup) -> None:
-    setup.todos.set(one())
-    assert len(setup.todos.set(phases([{"name": "B", "tasks": []}, {"name": "C", "tasks": []}]))) == 2
-    assert setup.todos.set([]) == []
-    assert setup.todos.read() == []
+    setup.todos.set_host_plan(one())
+    assert len(setup.todos.set_host_plan(phases([{"name": "B", "tasks": []}, {"name": "C", "tasks": []}]))) == 2
+    assert setup.todos.set_host_plan([]) == []
+    assert setup.todos.current_phases() == []
 
 
 def test_the_todo_tool_is_wanted_once_the_host_has_made_a_plan(setup: TodosSetup) -> None:
-    setup.todos.set([])
+    setup.todos.set_host_plan([])
     assert setup.planned == 0
-    setup.todos.set(one())
+    setup.todos.set_host_plan(one())
     assert setup.planned == 1
 
 
@@ -166,44 +166,48 @@ def test_finished_tasks_go_after_a_minute_one_by_one(setup: TodosSetup) -> None:
         {"content": "b", "status": "abandoned"},
         {"content": "c", "status": "in_progress"},
     ]
-    setup.todos.set(phases([{"name": "A", "tasks": tasks}, {"name": "B", "tasks": tasks[:1]}]))
+    setup.todos.set_host_plan(phases([{"name": "A", "tasks": tasks}, {"name": "B", "tasks": tasks[:1]}]))
     setup.timers.pass_to(59.9)
     assert setup.count_clears() == 0
     setup.timers.pass_to(60)
     assert setup.count_clears() == 3
-    assert [(phase.name, [task.content for task in phase.tasks]) for phase in setup.todos.read()] == [("A", ["c"])]
+    assert [(phase.name, [task.content for task in phase.tasks]) for phase in setup.todos.current_phases()] == [
+        ("A", ["c"])
+    ]
 
 
 def test_a_plan_that_is_given_again_gets_its_time_anew(setup: TodosSetup) -> None:
-    setup.todos.set(one(status="completed"))
+    setup.todos.set_host_plan(one(status="completed"))
     setup.timers.pass_to(30)
-    setup.todos.set(one(status="completed"))
+    setup.todos.set_host_plan(one(status="completed"))
     setup.timers.pass_to(60)
-    assert setup.todos.read() != []
+    assert setup.todos.current_phases() != []
     setup.timers.pass_to(90)
-    assert setup.todos.read() == []
+    assert setup.todos.current_phases() == []
 
 
 def test_a_negative_delay_keeps_finished_tasks() -> None:
     setup = TodosSetup(clear_delay=-1)
-    setup.todos.set(one(status="completed"))
+    setup.todos.set_host_plan(one(status="completed"))
     assert setup.timers.waiting == {}
 
 
 def test_a_task_that_was_finished_before_does_not_get_more_time(setup: TodosSetup) -> None:
-    setup.todos.set(phases([{"name": "A", "tasks": [{"content": "a", "status": "completed"}, {"content": "b"}]}]))
+    setup.todos.set_host_plan(
+        phases([{"name": "A", "tasks": [{"content": "a", "status": "completed"}, {"content": "b"}]}])
+    )
     setup.timers.pass_to(30)
     tasks = [{"content": "a", "status": "completed"}, {"content": "b", "status": "completed"}]
-    setup.todos.write(fill_in_plan(phases([{"name": "A", "tasks": tasks}])))
+    setup.todos.replace_phases(fill_in_plan(phases([{"name": "A", "tasks": tasks}])))
     setup.timers.pass_to(60)
-    assert [task.content for task in setup.todos.read()[0].tasks] == ["b"]
+    assert [task.content for task in setup.todos.current_phases()[0].tasks] == ["b"]
     setup.timers.pass_to(90)
-    assert setup.todos.read() == []
+    assert setup.todos.current_phases() == []
 
 
 def test_a_task_that_was_taken_up_again_stays(setup: TodosSetup) -> None:
-    setup.todos.set(one(status="completed"))
-    setup.todos.write(fill_in_plan(one(status="in_progress")))
+    setup.todos.set_host_plan(one(status="completed"))
+    setup.todos.replace_phases(fill_in_plan(one(status="in_progress")))
     setup.timers.pass_to(100)
     assert setup.count_clears() == 0
     assert len(setup.todos.open_tasks()) == 1
@@ -211,7 +215,7 @@ def test_a_task_that_was_taken_up_again_stays(setup: TodosSetup) -> None:
 
 def test_the_same_number_in_two_phases_means_two_tasks(setup: TodosSetup) -> None:
     first = {"name": "A", "tasks": [{"id": "1", "content": "a", "status": "completed"}]}
-    setup.todos.set(phases([first, {"name": "B", "tasks": [{"id": "1", "content": "b"}]}]))
+    setup.todos.set_host_plan(phases([first, {"name": "B", "tasks": [{"id": "1", "content": "b"}]}]))
     setup.timers.pass_to(60)
     assert [task.content for task in setup.todos.open_tasks()] == ["b"]
 
@@ -220,7 +224,7 @@ def test_time_is_the_loops_when_nothing_else_is_said() -> None:
     async def wait() -> list[Outbound]:
         posted: list[Outbound] = []
         todos = Todos(posted.append, plan_tools())
-        todos.set(one(status="completed"))
+        todos.set_host_plan(one(status="completed"))
         await asyncio.sleep(59)
         assert posted == []
         await asyncio.sleep(2)
@@ -238,24 +242,26 @@ def test_a_conversation_brings_back_what_its_last_good_result_leaves_to_do(setup
     }
     older = {"phases": [{"name": "old", "tasks": [{"content": "old"}]}]}
     branch = [result(older), result(plan, "todo_write"), result(older, is_error=True), result(older, "other")]
-    setup.todos.set(one(status="completed"))
-    setup.todos.enter_branch(branch)
-    assert [(phase.id, [task.content for task in phase.tasks]) for phase in setup.todos.read()] == [("p", ["b"])]
+    setup.todos.set_host_plan(one(status="completed"))
+    setup.todos.restore_from_branch(branch)
+    assert [(phase.id, [task.content for task in phase.tasks]) for phase in setup.todos.current_phases()] == [
+        ("p", ["b"])
+    ]
     setup.timers.pass_to(1000)
     assert setup.count_clears() == 0
 
 
 @pytest.mark.parametrize("details", [ABSENT, None, {}, {"phases": 5}, {"phases": [{"name": 1}]}, [1]])
 def test_a_result_that_holds_no_plan_is_passed_over(setup: TodosSetup, details: Any) -> None:
-    setup.todos.set(one())
-    setup.todos.enter_branch([result({"phases": [{"name": "A", "tasks": [{"content": "a"}]}]}), result(details)])
+    setup.todos.set_host_plan(one())
+    setup.todos.restore_from_branch([result({"phases": [{"name": "A", "tasks": [{"content": "a"}]}]}), result(details)])
     assert [task.content for task in setup.todos.open_tasks()] == ["a"]
 
 
 def test_a_new_conversation_has_no_plan(setup: TodosSetup) -> None:
-    setup.todos.set(one())
-    setup.todos.enter_branch([])
-    assert setup.todos.read() == []
+    setup.todos.set_host_plan(one())
+    setup.todos.restore_from_branch([])
+    assert setup.todos.current_phases() == []
 
 
 _words = st.text(max_size=5)
@@ -276,7 +282,9 @@ def test_every_plan_that_fits_gets_an_id_and_a_status_everywhere(plan: list[Any]
 
 
 async def test_a_stop_with_open_tasks_brings_a_reminder_three_times(setup: TodosSetup) -> None:
-    setup.todos.set(phases([{"name": "A", "tasks": [{"content": "a"}, {"content": "b", "status": "completed"}]}]))
+    setup.todos.set_host_plan(
+        phases([{"name": "A", "tasks": [{"content": "a"}, {"content": "b", "status": "completed"}]}])
+    )
     for attempt in (1, 2, 3):
         said = await setup.reminders.after_turn(CompletedTurn(answer(TextContent(text="done")), (), ends=True))
         assert isinstance(said[0], CustomMessage)
@@ -289,7 +297,7 @@ async def test_a_stop_with_open_tasks_brings_a_reminder_three_times(setup: Todos
 
 
 async def test_what_the_user_says_starts_the_count_again(setup: TodosSetup) -> None:
-    setup.todos.set(one())
+    setup.todos.set_host_plan(one())
     for _ in range(3):
         said = await setup.reminders.after_turn(CompletedTurn(answer(), (), ends=True))
         setup.journal.append_message(answer())
@@ -300,7 +308,7 @@ async def test_what_the_user_says_starts_the_count_again(setup: TodosSetup) -> N
 
 
 async def test_nothing_is_said_where_there_is_no_final_stop(setup: TodosSetup) -> None:
-    setup.todos.set(one())
+    setup.todos.set_host_plan(one())
     call = ToolCall(id="c", name="x", arguments={})
     for last in (answer(stop="error"), answer(stop="aborted"), answer(call, stop="toolUse")):
         assert await setup.reminders.after_turn(CompletedTurn(last, (), ends=True)) == ()
@@ -309,7 +317,7 @@ async def test_nothing_is_said_where_there_is_no_final_stop(setup: TodosSetup) -
 
 async def test_reminders_need_something_open(setup: TodosSetup) -> None:
     assert await setup.reminders.after_turn(CompletedTurn(answer(), (), ends=True)) == ()
-    setup.todos.set(one(status="completed"))
+    setup.todos.set_host_plan(one(status="completed"))
     assert await setup.reminders.after_turn(CompletedTurn(answer(), (), ends=True)) == ()
-    setup.todos.set(one())
+    setup.todos.set_host_plan(one())
     assert await setup.reminders.after_turn(CompletedTurn(answer(), (), ends=True))

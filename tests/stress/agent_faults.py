@@ -382,7 +382,7 @@ class FaultCase:
             outbox = Outbox(self._output, connection)  # type: ignore[arg-type]
             subjects = {"session": session, "connection": connection}
             self._server = Server(CommandRunner(subjects, HANDLERS), outbox)
-            session.bus.set_announcer(outbox.send_event, outbox.wait_if_full)
+            session.bus.add_announcer(outbox.send_event, outbox.wait_if_full)
             self._session = session
             try:
                 await self._act()
@@ -567,7 +567,7 @@ class FaultCase:
         await self._server.wait_until_drained()
         await self._session.prompting.wait_for_commands()
         await self._session.activity.wait_until_idle()
-        await self._session.engine.wait_until_reported()
+        await self._session.engine.wait_until_prompts_reported()
 
     def _is_calm(self) -> bool:
         return not self._session.activity.is_busy and self._session.engine.is_settled and not self._waiting()

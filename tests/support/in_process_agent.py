@@ -52,7 +52,7 @@ class InProcessAgent:
         given = {"model": f"scripted/{self.root / 'script.json'}", "cwd": str(self.work), **options}
         environment = Environment(variables=self.variables, home=str(self.home), cwd=str(self.root))
         self._built = await build(AgentOptions(agent_dir=str(self.agent_dir), **given), environment)
-        self.agent.session.bus.set_announcer(self._on_event, lambda: None)
+        self.agent.session.bus.add_announcer(self._on_event, lambda: None)
         await self.agent.lifecycle.on_host_ready(lambda: None)
         return self.agent
 
@@ -173,7 +173,7 @@ class RecordedRun:
         sinks = {name: ListSink() for name in NAMES}
         for name, sink in sinks.items():
             connection = SessionConnection(built.session, make_dialect(name, "0", {}))
-            built.session.bus.set_announcer(Outbox(sink, connection).send_event, lambda: None)
+            built.session.bus.add_announcer(Outbox(sink, connection).send_event, lambda: None)
         try:
             await self._talk(agent)
         finally:

@@ -180,7 +180,7 @@ class SessionSetup:
         self.provider = ScriptedProvider(*scripts)
         self.formats = SettableFormats()
         self.repository = DiskRepository(folder or NOWHERE, persistent=folder is not None)
-        bus.set_announcer(self.heard.events.append)
+        bus.add_announcer(self.heard.events.append)
         workplace = Workplace(
             "/", shell, dict, Artifacts(lambda: None, str(folder or NOWHERE)), processes or ProcessOwner(), "bash"
         )
@@ -241,7 +241,7 @@ class SessionSetup:
         if not isinstance(waiting, Accepted):
             await waiting
         await self.until(lambda: len(self.heard.of(AgentSettled)) > settled)
-        await self.session.engine.wait_until_reported()
+        await self.session.engine.wait_until_prompts_reported()
 
     async def until(self, happened: Any) -> None:
         """Let the loop turn until something has happened."""

@@ -196,7 +196,7 @@ def _apply_other_step(journal: Journal, kind: str, rest: list[Any]) -> None:
             CompactionEntry, summary="the summary", first_kept_entry_id=_entry(journal, rest[0]), tokens_before=1
         )
     elif kind == "move":
-        journal.move_to(_entry(journal, rest[0]) or None)
+        journal.set_leaf(_entry(journal, rest[0]) or None)
     elif kind == "label":
         journal.append(LabelEntry, target_id=_entry(journal, rest[0]), label="l")
     else:

@@ -114,7 +114,7 @@ class _Builder:
         self._pacing = pacing
         self._reports = Reports()
         self._recordings = AgentRecordings(
-            options.model_reference, options.record, environment, redactor, recorders, self._reports.notify
+            options.model_reference, options.record, environment, redactor, recorders, self._reports.show_warning
         )
         environment = self._recordings.environment
         self._reports.set_ids(environment.ids)
@@ -135,7 +135,7 @@ class _Builder:
         processes = ProcessOwner()
         # The wall exists before anything can start a command; `build` first checks that it works.
         self._sandbox = make_sandbox(
-            options, environment, self._agent_dir, self._layers, processes, self._reports.notify
+            options, environment, self._agent_dir, self._layers, processes, self._reports.show_warning
         )
         self._sandbox.enclose_commands(self._cwd)
         # Keys are known before the first line of an extension runs.
@@ -192,7 +192,7 @@ class _Builder:
             self._layers.settings,
             self._agent_dir,
             self._cwd,
-            self._reports.notify,
+            self._reports.show_warning,
             self._redactor.mask,
         )
         transcript = Transcript(open_journal(options, environment, repository, self._cwd))
@@ -337,7 +337,7 @@ class _Builder:
             sandbox=self._sandbox.state,
             now=environment.now,
             ids=environment.ids,
-            report=self._reports.notify,
+            report=self._reports.show_warning,
         )
 
     def _folders_by_purpose(self, journal: Journal) -> dict[str, str]:
@@ -383,7 +383,7 @@ class _Builder:
             workplace=tools.current_workplace,
             dialogs=self._dialogs,
             post=self._bus.post,
-            report=self._reports.notify,
+            report=self._reports.show_warning,
             learn=self._redactor.learn_keys,
             is_secret=self._redactor.is_secret_variable,
             budget=self._layers.settings.mcp.tool_budget,
@@ -428,7 +428,7 @@ class _Builder:
             chosen,
             home=self._environment.home,
             base=self._environment.cwd,
-            report=self._reports.notify,
+            report=self._reports.show_warning,
             expansion_failed=self._reports.report_skill_failure,
         )
 

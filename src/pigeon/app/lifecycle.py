@@ -50,7 +50,7 @@ class Lifecycle:
     async def on_host_ready(self, shutdown: Callable[[], None]) -> None:
         """Announce the commands and start the extensions; `shutdown` asks the host to end the agent."""
         session, runner = self._session, self._runner
-        self._reports.connect(session.bus.post)
+        self._reports.start_posting(session.bus.post)
         session.announce_commands()
         if runner is None:
             return
@@ -60,7 +60,7 @@ class Lifecycle:
             make_session_port(session, self._providers.add, self._providers.remove, shutdown),
             session.dependencies.dialogs,
         )
-        session.bus.set_announcer(runner.forward)
+        session.bus.add_announcer(runner.forward)
         await runner.hooks.on_session_started("startup")
         self._finding = asyncio.ensure_future(self._add_extension_resources(runner))
 

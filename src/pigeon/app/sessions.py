@@ -62,7 +62,7 @@ def open_journal(options: AgentOptions, environment: Environment, repository: Se
             if known is not None and header_of(known) is not None:
                 return repository.open(known, cwd)
         if options.continue_newest:
-            is_of_cwd = repository.store.is_folder_of_cwd(repository.folder)
+            is_of_cwd = repository.store.is_folder_of_one_cwd(repository.folder)
             path = repository.store.find_newest(repository.folder, None if is_of_cwd else cwd)
             if path is not None:
                 return repository.open(path, cwd)
@@ -91,7 +91,7 @@ def _check_session_options(options: AgentOptions) -> None:
 
 
 def _resolve_session_path(reference: str, repository: SessionRepository) -> str:
-    if repository.store.is_file_name(reference):
+    if repository.store.is_file_reference(reference):
         return reference
     found = repository.store.resolve(reference, repository.folder)
     if found is None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pigeon.session.history.entry_line import EntryLine, line_from_bytes
 from pigeon.session.history.file_store import FileStore
 from pigeon.session.history.reading import LoadedSession, load_session
-from pigeon.session.history.views import name_of, stats_of, usage_of
+from pigeon.session.history.views import session_name_of, stats_of, usage_of
 from pigeon.system.environment import Environment
 from pigeon.system.files import put_file
 from pigeon.system.paths import expand_home
@@ -152,7 +152,7 @@ class PageWriter:
         header = codec.decode(self._mask(head))
         lines = list(self._mask_lines(lines))
         stats = stats_of(str(header.get("id", "")), file, lines)
-        page = SessionPage(header, lines, active, stats, name_of(lines))
+        page = SessionPage(header, lines, active, stats, session_name_of(lines))
         default = page.make_file_name() if by_title else f"{self._name_of(file)}.html"
         path = expand_home(asked, self._environment.home) or default
         blocks = _join_pieces(page.render_pieces(self._make_formatter()))
@@ -216,7 +216,7 @@ def _trajectory_of(
     billed = (usage for usage in map(usage_of, entries) if usage is not None)
     above = {line.parent_id for line in lines}
     others = [line.id for line in lines if line.id not in above and line.id not in set(branch)]
-    extra = {"name": name_of(lines), "leaf_id": branch[-1], "other_leaf_ids": others}
+    extra = {"name": session_name_of(lines), "leaf_id": branch[-1], "other_leaf_ids": others}
     known = {key: value for key, value in extra.items() if value}
     return made.build_document(header, TrajectoryAgent("pigeon", __version__), sum_final_metrics(billed), known)
 

@@ -145,7 +145,7 @@ class Observer:
             # `_report_opened_files` cannot see these: it does not know the folder in which a name is opened.
             for file in read_context_files(agent_dir, session.journal.cwd, lambda problem: None):
                 self._print_verbose(f"reads {file.path}")
-        session.bus.set_announcer(self._on_event)
+        session.bus.add_announcer(self._on_event)
 
     def _on_event(self, event: Outbound) -> None:
         if isinstance(event, MessageEnd) and isinstance(event.message, AssistantMessage):

@@ -62,11 +62,11 @@ class ConfiguredServers:
         self._began = False
         self._skips_pause = False
 
-    def skip_start_pause(self) -> None:
+    def skip_startup_delay(self) -> None:
         """Connect servers as soon as there are some, without the pause that leaves a start to other work."""
         self._skips_pause = True
         if self._control is not None:
-            self._control.skip_start_pause()
+            self._control.skip_startup_delay()
 
     def set_commands_listener(self, on_changed: Callable[[], None]) -> None:
         """Call this whenever the servers offer other slash commands than before."""
@@ -85,7 +85,7 @@ class ConfiguredServers:
             files.append(os.path.join(cwd, ".mcp.json"))
         self._waiting = any(map(os.path.lexists, files))
         if self._waiting:
-            self._toolset.call_before_use(self._load_control_if_waiting)
+            self._toolset.set_before_use_callback(self._load_control_if_waiting)
 
     def start_connecting(self) -> None:
         """Connect the configured servers soon; called once the first answer is out."""
@@ -124,10 +124,10 @@ class ConfiguredServers:
         """Their prompts, as slash commands."""
         return [] if self._control is None else self._control.content.list_commands()
 
-    def content_of(self, text: str) -> Awaitable[ServerContent] | ServerContent:
+    def fetch_mentioned_content(self, text: str) -> Awaitable[ServerContent] | ServerContent:
         """The content that a message requests from servers."""
         self._load_control_if_waiting()
-        return NOTHING if self._control is None else self._control.content.content_of(text)
+        return NOTHING if self._control is None else self._control.content.fetch_mentioned_content(text)
 
     async def complete_message(self, text: str) -> McpCompletions:
         """Completions for the end of a message."""
@@ -149,7 +149,7 @@ class ConfiguredServers:
             self._waiting = False
             self._control = ServerControl(self._parts, self._on_commands_changed)
             if self._skips_pause:
-                self._control.skip_start_pause()
+                self._control.skip_startup_delay()
             if self._place is not None:
                 self._control.load_files(*self._place)
             if self._began:

@@ -176,7 +176,7 @@ class ServerControl:
 
     # State for the session and its host
 
-    def skip_start_pause(self) -> None:
+    def skip_startup_delay(self) -> None:
         """End the pause before servers are connected, and have none from now on."""
         self._schedule.skip_startup_delay()
 

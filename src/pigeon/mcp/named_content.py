@@ -40,7 +40,7 @@ class NamedContent:
             for name, (_, prompt) in prompts_by_command(self._servers().values()).items()
         ]
 
-    def content_of(self, text: str) -> Awaitable[ServerContent] | ServerContent:
+    def fetch_mentioned_content(self, text: str) -> Awaitable[ServerContent] | ServerContent:
         """The content that a message refers to; returned without awaiting if there is none."""
         if not self._servers():
             return ServerContent()

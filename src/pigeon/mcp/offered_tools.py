@@ -102,7 +102,7 @@ class OfferedTools:
 
     def load_deferred_tool(self, name: str) -> None:
         """Add a tool that the model has found or called to the prompt, from the next request on."""
-        if self._toolset.try_load(name):
+        if self._toolset.try_activate_deferred(name):
             self._shown.add(name)
             self._found.add(name)
 
@@ -143,7 +143,7 @@ class OfferedTools:
         self._tools[server] = tools
         for name, tool in tools.items():
             if name in before and self._toolset.is_active(name):
-                self._toolset.replace({name: tool})
+                self._toolset.replace_implementations({name: tool})
             elif name in before:
                 self._toolset.remove(name)
 

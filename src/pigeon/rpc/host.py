@@ -132,7 +132,7 @@ class Host:
         if not shows_dialogs:
             session.dependencies.dialogs.close()
             self._outbox.suppress_dialogs()
-        session.bus.set_announcer(self._outbox.send_event, self._outbox.wait_if_full)
+        session.bus.add_announcer(self._outbox.send_event, self._outbox.wait_if_full)
         if session.dependencies.settings.several_clients:
             # Each client of the conversation gets only what it requested.
             self._connection.use_all_features()
@@ -192,7 +192,7 @@ class Host:
         await self._server.wait_until_drained()
         await self._session.prompting.wait_for_commands()
         await self._session.activity.wait_until_idle()
-        await self._session.engine.wait_until_reported()
+        await self._session.engine.wait_until_prompts_reported()
 
     async def _close_session_and_stop(
         self, leaving: Callable[[], Awaitable[None]], stop: Callable[[], Awaitable[None]]
@@ -227,5 +227,5 @@ class Host:
         self._session.activity.close()
 
     def _on_input_end(self) -> None:
-        self._session.disconnect()
+        self._session.on_host_disconnected()
         self._shutdown.request_exit(exit_codes.OK)

@@ -43,7 +43,7 @@ class InProcessHost:
         self._hear = hear
         self._connection = SessionConnection(session, SPOKEN(version), mask, fixed_dialect=OTHER_DIALECT)
         self._commands = CommandRunner({"session": session, "connection": self._connection}, HANDLERS)
-        session.bus.set_announcer(self._on_event)
+        session.bus.add_announcer(self._on_event)
 
     def submit(self, command: Command, finish: Callable[[Any, BaseException | None], None]) -> None:
         """Run a command; `finish` is called exactly once, before any event that follows the answer.

@@ -35,11 +35,11 @@ BEHAVIOUR_FEATURES: dict[Feature, tuple[str, Callable[[Session], None] | None]] 
     ),
     "mcp": (
         "Tool servers are connected without a pause, because the client shows how they come up",
-        lambda session: session.dependencies.tool_servers.skip_start_pause(),
+        lambda session: session.dependencies.tool_servers.skip_startup_delay(),
     ),
     "trust": (
         "What waits for a decision is announced once more, because the client has not seen it yet",
-        lambda session: session.dependencies.trust.announce_waiting(),
+        lambda session: session.dependencies.trust.reannounce_pending_decision(),
     ),
 }
 # What `hello` does for a row, with the session, the dialect before and the one from now on. For the dialect that

@@ -21,11 +21,11 @@ class Bus:
         self._recorders: list[Callable[[Outbound], None]] = []
         self._announcers: list[tuple[type, Callable[[Outbound], bool | None], Wait]] = []
 
-    def set_recorder(self, recorder: Callable[[Outbound], None]) -> None:
+    def add_recorder(self, recorder: Callable[[Outbound], None]) -> None:
         """Add a function that is called first, for every event."""
         self._recorders.append(recorder)
 
-    def set_announcer(
+    def add_announcer(
         self, announcer: Callable[[Outbound], bool | None], wait: Wait = lambda: None, kind: type = object
     ) -> None:
         """Add a function that is called after all recorders, for events of one kind or for all.
@@ -36,16 +36,16 @@ class Bus:
 
     def post(self, event: Outbound) -> None:
         """Record and announce without waiting."""
-        self._announce(event)
+        self._record_and_announce(event)
 
     async def publish(self, event: Outbound) -> None:
         """Record, announce, and wait for a slow host."""
-        for wait in self._announce(event):
+        for wait in self._record_and_announce(event):
             waiting = wait()
             if waiting is not None:
                 await waiting
 
-    def _announce(self, event: Outbound) -> list[Wait]:
+    def _record_and_announce(self, event: Outbound) -> list[Wait]:
         """Returns the waits of the listeners that are behind."""
         for recorder in self._recorders:
             recorder(event)

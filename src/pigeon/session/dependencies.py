@@ -96,7 +96,7 @@ class FolderTrust(Protocol):
         """Apply the host's decision about the folder."""
         ...
 
-    def announce_waiting(self) -> None:
+    def reannounce_pending_decision(self) -> None:
         """Announce again what waits for a decision, after the current command is answered."""
         ...
 
@@ -104,7 +104,7 @@ class FolderTrust(Protocol):
 class ToolServers(Protocol):
     """Programs and services that offer tools, prompts and resources; `mcp` implements it."""
 
-    def skip_start_pause(self) -> None:
+    def skip_startup_delay(self) -> None:
         """Connect servers as soon as there are some, for a host that shows their progress."""
         ...
 
@@ -136,7 +136,7 @@ class ToolServers(Protocol):
         """Completions for the end of a message, as far as servers know any."""
         ...
 
-    def content_of(self, text: str) -> Awaitable[ServerContent] | ServerContent:
+    def fetch_mentioned_content(self, text: str) -> Awaitable[ServerContent] | ServerContent:
         """What a message requests from servers, at once if that is nothing; raises `Refusal` if it cannot be had."""
         ...
 

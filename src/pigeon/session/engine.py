@@ -65,7 +65,7 @@ class Engine:
 
     # Called by commands
 
-    def start(
+    def start_run(
         self,
         opening: Sequence[Spoken],
         scope: Scope,
@@ -80,7 +80,7 @@ class Engine:
         """
         try:
             if self._dependencies.transcript.journal.claim_and_reload_file(begins=True):
-                self.enter_branch()
+                self.restore_from_branch()
         except Refusal:
             self.activity.end()
             raise
@@ -111,11 +111,11 @@ class Engine:
         """Stop the current work and what was to come next, and wait for the end."""
         while self.activity.is_busy or self._settlement.has_runs:
             self.activity.cancel()
-            await (self.activity.wait_for_end() or self._settlement.wait())
+            await (self.activity.wait_for_end() or self._settlement.wait_until_reported())
 
-    async def wait_until_reported(self) -> None:
+    async def wait_until_prompts_reported(self) -> None:
         """Wait until the host was sent the end of every prompt so far."""
-        await self._settlement.wait()
+        await self._settlement.wait_until_reported()
 
     @property
     def is_settled(self) -> bool:
@@ -126,15 +126,15 @@ class Engine:
         """The tool calls that run now."""
         return self._owner.calls
 
-    def enter_branch(self, *, restore: bool = False) -> None:
+    def restore_from_branch(self, *, restore: bool = False) -> None:
         """Switch to another branch or conversation: load its plan and its rules that were given already.
 
         With `restore` it begins or resumes here, and its tools are restored too.
         """
         branch = self._dependencies.transcript.journal.branch
-        self._dependencies.toolset.enter_branch(branch, restore=restore)
-        self._dependencies.todos.enter_branch(branch)
-        self.policies.enter_branch(branch)
+        self._dependencies.toolset.restore_from_branch(branch, restore=restore)
+        self._dependencies.todos.restore_from_branch(branch)
+        self.policies.restore_from_branch(branch)
 
     def set_limits(self, limits: Limits) -> None:
         """Replace the limits of the conversation, even during a run."""
@@ -157,7 +157,7 @@ class Engine:
         try:
             result = await self._run_until_done(opening, scope)
         finally:
-            prompts, run_id = self._queue.end_run(), self.activity.run_id
+            prompts, run_id = self._queue.pop_run_prompts(), self.activity.run_id
             end = self.policies.end_run(scope.cancelled)
             try:
                 self.activity.end()

@@ -45,14 +45,14 @@ class HistoryChanges:
         return self._navigate(self._activity.claim_compaction(), entry_id, options)
 
     async def _compact(self, claim: CompactionClaim, instructions: str | Absent) -> Compacted:
-        scope = await self._begin_claimed(claim)
+        scope = await self._wait_and_begin_claimed(claim)
         try:
             return await self._compaction.compact_on_request(instructions, scope)
         finally:
             self._activity.end()
 
     async def _navigate(self, claim: CompactionClaim, entry_id: str, options: NavigationOptions) -> Navigated:
-        scope = await self._begin_claimed(claim)
+        scope = await self._wait_and_begin_claimed(claim)
         try:
             arrived = await self._navigation.navigate_to(entry_id, options, scope)
             self._enter_branch()
@@ -62,7 +62,7 @@ class HistoryChanges:
         finally:
             self._activity.end()
 
-    async def _begin_claimed(self, claim: CompactionClaim) -> Scope:
+    async def _wait_and_begin_claimed(self, claim: CompactionClaim) -> Scope:
         ended = self._activity.wait_for_end()
         if ended is not None:
             await ended

@@ -61,7 +61,7 @@ class ModelChoice:
         self.model = options.model
         self.level: ThinkingLevel = clamp_level(options.thinking, options.model)
 
-    def enter_session(self) -> None:
+    def record_choice(self) -> None:
         """Record the choice at the beginning of a conversation."""
         if self.model is not None:
             self._record_model(self.model)

@@ -52,12 +52,12 @@ class Navigation:
         target = journal.find_line(entry_id)
         if target is None:
             raise Refusal(f"Entry not found: {entry_id}")
-        text, leaf = _find_place(target)
+        text, leaf = _find_edit_text_and_leaf(target)
         left = find_abandoned(journal.branch, journal.path_to(leaf))
         old_leaf = journal.leaf_id
         summary = await self._summarize_branch(left, options, scope) if options.summarize else None
         scope.raise_if_cancelled()
-        journal.move_to(leaf)
+        journal.set_leaf(leaf)
         summarized = None
         if summary is not None:
             said, details, usage = summary
@@ -92,10 +92,10 @@ class Navigation:
         ask = SummaryRequest(model=model, thinking=self._models.level, scope=scope, source="branchSummary")
         budget = max(model.context_window - RESERVE_TOKENS, model.context_window // 2)
         said, usage = await self._summarizer.summarize(_newest_within_budget(messages, budget), told, ask)
-        return said + files.appendix(), files.details(), usage
+        return said + files.render_appendix(), files.details(), usage
 
 
-def _find_place(target: EntryLine) -> tuple[str | None, str | None]:
+def _find_edit_text_and_leaf(target: EntryLine) -> tuple[str | None, str | None]:
     """The text to edit, if any, and the new leaf."""
     message = target.message
     if isinstance(message, UserMessage):

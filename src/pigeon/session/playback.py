@@ -157,10 +157,10 @@ class SessionPlayer:
             self.record_entry(line)
         if isinstance(entry, SessionInfo):
             await publish(SessionInfoChanged(name=entry.name))
-        elif isinstance(entry, ThinkingLevelChange) and self._update_level(entry.thinking_level):
+        elif isinstance(entry, ThinkingLevelChange) and self._set_level_and_check_change(entry.thinking_level):
             await publish(ThinkingLevelChanged(level=entry.thinking_level, thinking_level=entry.thinking_level))
 
-    def _update_level(self, level: str) -> bool:
+    def _set_level_and_check_change(self, level: str) -> bool:
         """Set the level; returns False for the level that the session begins with."""
         before, self._level = self._level, level
         return before not in ("", level)
@@ -243,7 +243,7 @@ class _PlayedRun:
         elif isinstance(said, SystemMessage):
             await self._publish(ToolsDeclared(message=said))
         elif isinstance(said, UserMessage | CustomMessage):
-            await self._begin_turn()
+            await self._ensure_turn()
             await self._publish(MessageStart(message=said))
             await self._publish(MessageEnd(message=said))
             self._added.append(said)
@@ -257,7 +257,7 @@ class _PlayedRun:
         await self._publish(TurnStart())
         self._begun = True
 
-    async def _begin_turn(self) -> None:
+    async def _ensure_turn(self) -> None:
         """Begin a turn after the last answer, for anything said now."""
         if not self._begun:
             await self._begin_run()
@@ -285,15 +285,15 @@ class _PlayedRun:
     async def _play_answer(self, line: EntryLine, message: AssistantMessage) -> None:
         if self._answer is not None and self._answer.stop_reason == "error":
             await self._announce_retry()
-        await self._begin_turn()
+        await self._ensure_turn()
         lasted = max(0, _to_ms(line.timestamp) - message.timestamp)
         await self._scope.wait(self._player.wait_until_entry(line, lasted))
 
-        async def finalize(made: Message) -> Message:
+        async def use_recorded_message(made: Message) -> Message:
             return made if self._scope.cancelled else message
 
         request = ModelRequest(model=_model_of(message), system_prompt="", messages=[], tools=[])
-        stream = AnswerStream(request, self._publish, lambda: message.timestamp, finalize)
+        stream = AnswerStream(request, self._publish, lambda: message.timestamp, use_recorded_message)
         answer = await stream.stream(_SaidAgain(message, lasted, self._player.pass_time), self._scope)
         self._answer = answer
         self._added.append(answer)
@@ -402,10 +402,10 @@ def _model_of(message: AssistantMessage) -> Model:
     """A model with what the stream of its answer needs: prices that result in the recorded cost."""
     usage, cost = message.usage, message.usage.cost
     prices = ModelCost(
-        input=_price(cost.input, usage.input),
-        output=_price(cost.output, usage.output),
-        cache_read=_price(cost.cache_read, usage.cache_read),
-        cache_write=_price(cost.cache_write, usage.cache_write),
+        input=_price_per_million(cost.input, usage.input),
+        output=_price_per_million(cost.output, usage.output),
+        cache_read=_price_per_million(cost.cache_read, usage.cache_read),
+        cache_write=_price_per_million(cost.cache_write, usage.cache_write),
     )
     return Model(
         id=message.model,
@@ -421,5 +421,5 @@ def _model_of(message: AssistantMessage) -> Model:
     )
 
 
-def _price(cost: float, tokens: int) -> float:
+def _price_per_million(cost: float, tokens: int) -> float:
     return cost * 1e6 / tokens if tokens else 0

@@ -137,7 +137,7 @@ class Prompting:
             name = text.split(None, 1)[0]
             raise Refusal(f'Extension command "{name}" cannot be queued. Send it with prompt, which runs it at once.')
 
-    def add_custom_message(self, message: CustomMessage, trigger_turn: bool, deliver_as: DeliverAs) -> None:
+    def deliver_custom_message(self, message: CustomMessage, trigger_turn: bool, deliver_as: DeliverAs) -> None:
         """Deliver an extension's message: now, at the next break of the run, after it, or with the next prompt.
 
         Never between a tool call and its result.
@@ -150,12 +150,12 @@ class Prompting:
         elif self._activity.is_running:
             self._queue.add(message, "followUp" if deliver_as == "followUp" else "steering")
         else:
-            self._engine.start([message], self._reserve_run())
+            self._engine.start_run([message], self._reserve_run())
 
-    def add_user_message(self, message: UserMessage, deliver_as: Literal["steer", "followUp"] | None) -> None:
+    def deliver_user_message(self, message: UserMessage, deliver_as: Literal["steer", "followUp"] | None) -> None:
         """Send an extension's prompt in the user's name; during a run it raises unless it states how to queue."""
         if not self._activity.is_running:
-            self._engine.start([message], self._reserve_run())
+            self._engine.start_run([message], self._reserve_run())
         elif deliver_as is None:
             raise SessionBusy
         else:
@@ -215,7 +215,7 @@ class Prompting:
         message, accepted = self._attach_acceptance(given, message, "started")
         opening: list[Spoken] = [message, *self._next_turn, *additions.messages]
         policies = () if given.final_answer is None else (given.final_answer,)
-        self._engine.start(opening, scope, additions.system_prompt, policies, given.limits)
+        self._engine.start_run(opening, scope, additions.system_prompt, policies, given.limits)
         self._next_turn = []
         prompt = OpenPrompt(given.id, given.final_answer is not None)
         prompt.mark_delivered()
@@ -345,7 +345,7 @@ class Prompting:
             rest = [*(block for block in rest if isinstance(block, TextContent)), *heard.images]
         text, named = heard.text, NOTHING_NAMED
         if text.startswith("/") or "@" in text:
-            named = await _wait_for_hook(self._dependencies.tool_servers.content_of(text), scope)
+            named = await _wait_for_hook(self._dependencies.tool_servers.fetch_mentioned_content(text), scope)
             text = self._dependencies.expander.expand(text) if named.text is None else named.text
         return UserMessage(
             content=[TextContent(text=text), *rest, *named.blocks],

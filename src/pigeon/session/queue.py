@@ -123,10 +123,10 @@ class QueuedMessage:
     def set_message(self, message: Spoken) -> None:
         """Replace the message to deliver."""
         self.message = message
-        self.size = sum(_size(block) for block in _blocks(message))
+        self.size = sum(_character_count_of(block) for block in _blocks(message))
         self.text_size = len(self.text)
 
-    def promote(self) -> None:
+    def promote_to_steering(self) -> None:
         self.kind = "steering"
 
     def to_item(self) -> QueueItem:
@@ -189,7 +189,7 @@ class MessageQueue:
     def edit(self, id: str, message: Spoken) -> QueueItem:
         """Replace the waiting message; raises `Refusal` if it is not waiting any more."""
         item = self.find_waiting(id)
-        self._check_room(sum(_size(block) for block in _blocks(message)) - item.size, len(self._items))
+        self._check_room(sum(_character_count_of(block) for block in _blocks(message)) - item.size, len(self._items))
         item.set_message(message)
         self._announce()
         return item.to_item()
@@ -203,10 +203,10 @@ class MessageQueue:
             self.prompts.withdraw([item.prompt])
         return item.to_item()
 
-    def promote(self, id: str) -> QueueItem:
+    def promote_to_steering(self, id: str) -> QueueItem:
         """Make a message the first steering message; raises `Refusal` if it is not waiting any more."""
         item = self.find_waiting(id)
-        item.promote()
+        item.promote_to_steering()
         self._items = {id: item, **self._items}
         self._announce()
         return item.to_item()
@@ -289,7 +289,7 @@ class MessageQueue:
             waiting.prompt.mark_delivered()
         self._announce()
 
-    def end_run(self) -> list[OpenPrompt]:
+    def pop_run_prompts(self) -> list[OpenPrompt]:
         """The prompts that end with the run; messages it has not delivered can be removed again."""
         self._taken.clear()
         self._saying = None
@@ -333,5 +333,5 @@ def _blocks(message: Spoken) -> list[UserBlock]:
     return [TextContent(text=content)] if isinstance(content, str) else content
 
 
-def _size(block: UserBlock) -> int:
+def _character_count_of(block: UserBlock) -> int:
     return len(block.data if isinstance(block, ImageContent) else block.text)

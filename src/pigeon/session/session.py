@@ -32,7 +32,7 @@ class Session:
         bus = dependencies.bus
         self.dependencies = dependencies
         self.transcript = dependencies.transcript
-        bus.set_recorder(self.transcript.record_event)
+        bus.add_recorder(self.transcript.record_event)
         self.bus = bus
         self.toolset = dependencies.toolset
         self.todos = dependencies.todos
@@ -44,7 +44,10 @@ class Session:
         self.system_prompt = SystemPrompt(dependencies.system_prompt, dependencies.toolset, self.transcript)
         limits = RunLimits(dependencies.settings.limits, self.transcript.journal.session_id)
         settings, hooks = dependencies.settings, dependencies.hooks
-        provider, retry = limits.wrap_summaries(dependencies.provider), settings.retry if settings.auto_retry else None
+        provider, retry = (
+            limits.wrap_summary_provider(dependencies.provider),
+            settings.retry if settings.auto_retry else None,
+        )
         summarizer = Summarizer(provider, bus.publish, retry, dependencies.toolset.facts_of)
         compaction = Compaction(
             self.transcript, self.models, summarizer, bus.publish, hooks, settings.compaction, settings.auto_compaction
@@ -52,7 +55,9 @@ class Session:
         self.engine = Engine(dependencies, self.queue, self.system_prompt, limits, compaction)
         self.activity = self.engine.activity
         navigation = Navigation(self.transcript, self.models, summarizer)
-        self.history = HistoryChanges(self.transcript, self.activity, compaction, navigation, self.engine.enter_branch)
+        self.history = HistoryChanges(
+            self.transcript, self.activity, compaction, navigation, self.engine.restore_from_branch
+        )
         self.prompting = Prompting(dependencies, self.engine, self.queue, self.system_prompt)
         self.shell = HostShell(
             dependencies.workplace, bus, self.transcript, self.activity, dependencies.hooks, dependencies.now
@@ -93,7 +98,7 @@ class Session:
 
     def _read_appended(self) -> None:
         if self.transcript.journal.read_appended():
-            self.engine.enter_branch()
+            self.engine.restore_from_branch()
 
     async def warm_up(self) -> None:
         """Load what the first request will need, while there is time: the HTTP client, then the files of the system
@@ -104,14 +109,14 @@ class Session:
         self.dependencies.tool_servers.start_connecting()
         await read_ahead(self.transcript, self.activity, self.models, preparation)
 
-    def disconnect(self) -> None:
+    def on_host_disconnected(self) -> None:
         """The host is gone: whatever waits for it continues without an answer."""
-        self.host_tools.disconnect()
-        self.dependencies.host_services.disconnect()
+        self.host_tools.on_host_disconnected()
+        self.dependencies.host_services.on_host_disconnected()
         self.dependencies.dialogs.close()
 
     async def close(self) -> None:
-        self.disconnect()
+        self.on_host_disconnected()
         self.todos.close()
         self.activity.close()
         self.shell.abort()
@@ -136,5 +141,5 @@ class Session:
         if restore:
             self.models.restore(self.journal.branch)
         elif begins:
-            self.models.enter_session()
-        self.engine.enter_branch(restore=restore or begins)
+            self.models.record_choice()
+        self.engine.restore_from_branch(restore=restore or begins)

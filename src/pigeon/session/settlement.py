@@ -48,7 +48,7 @@ class Settlement:
     def has_runs(self) -> bool:
         return bool(self._runs)
 
-    async def wait(self) -> None:
+    async def wait_until_reported(self) -> None:
         """Wait until the end of every prompt so far was reported to the host."""
         await (asyncio.wait(set(self._runs)) if self._runs else asyncio.sleep(0))
 

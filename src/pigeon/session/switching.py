@@ -53,7 +53,7 @@ class Switching:
         if await wait_for_result(self._hooks.should_refuse_switch("new", None)):
             return True
         await self._settle()
-        await self._change_journal(
+        await self._switch_journal_with_hooks(
             self._repository.create_journal(self._transcript.journal.cwd, parent or ABSENT), "new"
         )
         return False
@@ -70,7 +70,7 @@ class Switching:
         current = self._transcript.journal
         journal = self._repository.open(path, current.cwd, current, ahead)
         await self._settle()
-        await self._change_journal(journal, "resume")
+        await self._switch_journal_with_hooks(journal, "resume")
         return False
 
     async def open_newest(self, folder: str) -> tuple[bool, bool]:
@@ -88,7 +88,7 @@ class Switching:
             return True, False
         await self._settle()
         self._repository.set_folder(folder)
-        await self._change_journal(self._repository.create_journal(self._transcript.journal.cwd), "new")
+        await self._switch_journal_with_hooks(self._repository.create_journal(self._transcript.journal.cwd), "new")
         return False, False
 
     async def fork(self, entry_id: str, name: Literal["forking", "branching"]) -> tuple[str, bool]:
@@ -115,7 +115,7 @@ class Switching:
         await self._branch_off(self._transcript.journal.leaf_id)
         return False
 
-    async def _change_journal(self, journal: Journal, reason: Reason) -> None:
+    async def _switch_journal_with_hooks(self, journal: Journal, reason: Reason) -> None:
         previous = self._transcript.journal.file
         if journal.cwd != self._transcript.journal.cwd:
             await self._trust(journal.cwd)
@@ -131,10 +131,10 @@ class Switching:
             loop.call_soon_threadsafe(self._repository.report, text)
 
         def copy_journal() -> Journal:
-            lines = copy_path(journal.path_to(leaf), list(journal.lines))
+            lines = copy_branch_entries(journal.path_to(leaf), list(journal.lines))
             return self._repository.copy(lines, journal.cwd, journal.file or ABSENT, report=report)
 
-        await self._change_journal(await asyncio.to_thread(copy_journal), "fork")
+        await self._switch_journal_with_hooks(await asyncio.to_thread(copy_journal), "fork")
 
     def _find_user_text(self, entry_id: str, name: str) -> str:
         line = self._transcript.journal.find_line(entry_id)
@@ -144,14 +144,14 @@ class Switching:
         return text_of(message.content)
 
 
-def copy_path(path: list[EntryLine], everything: list[EntryLine]) -> list[EntryLine]:
+def copy_branch_entries(path: list[EntryLine], everything: list[EntryLine]) -> list[EntryLine]:
     """A path as the beginning of another session: without labels, which are added again at the end where they apply."""
     behind = _entries_behind_labels(path)
     copied: list[EntryLine] = []
     for line in path:
         if line.type != "label":
-            changes = _move_kept_entry(line, behind) if line.type == "compaction" else {}
-            copied.append(_change_line(line, {"parentId": copied[-1].id if copied else None, **changes}))
+            changes = _find_kept_entry_changes(line, behind) if line.type == "compaction" else {}
+            copied.append(_copy_with_changes(line, {"parentId": copied[-1].id if copied else None, **changes}))
     ids = {line.id for line in copied}
     labels: dict[str, EntryLine] = {}
     for line in everything:
@@ -161,7 +161,7 @@ def copy_path(path: list[EntryLine], everything: list[EntryLine]) -> list[EntryL
             if entry.label:
                 labels[entry.target_id] = line
     for line in labels.values():
-        copied.append(_change_line(line, {"parentId": copied[-1].id}))
+        copied.append(_copy_with_changes(line, {"parentId": copied[-1].id}))
     return copied
 
 
@@ -177,14 +177,14 @@ def _entries_behind_labels(path: list[EntryLine]) -> dict[str, str]:
     return behind
 
 
-def _move_kept_entry(line: EntryLine, behind: dict[str, str]) -> dict[str, Any]:
+def _find_kept_entry_changes(line: EntryLine, behind: dict[str, str]) -> dict[str, Any]:
     """A compaction that kept everything from a label on keeps everything from the entry after it."""
     entry = line.entry
     first = entry.first_kept_entry_id if isinstance(entry, CompactionEntry) else ""
     return {"firstKeptEntryId": behind[first]} if first in behind else {}
 
 
-def _change_line(line: EntryLine, changes: dict[str, Any]) -> EntryLine:
+def _copy_with_changes(line: EntryLine, changes: dict[str, Any]) -> EntryLine:
     """The entry with changed values, or unchanged byte for byte if they are equal."""
     if changes == {"parentId": line.parent_id}:
         return line

@@ -51,7 +51,7 @@ class Todos:
         self._timers: dict[_Key, Callable[[], None]] = {}
         self._phases: list[TodoPhase] = []
 
-    def set(self, phases: Sequence[TodoPhaseGiven]) -> list[TodoPhase]:
+    def set_host_plan(self, phases: Sequence[TodoPhaseGiven]) -> list[TodoPhase]:
         """Set the host's plan; returns it with missing fields filled in."""
         self._stop_timers()
         self._phases = fill_in_plan(phases)
@@ -60,11 +60,11 @@ class Todos:
             self._host_planned()
         return self._phases
 
-    def read(self) -> list[TodoPhase]:
+    def current_phases(self) -> list[TodoPhase]:
         """The plan itself; the caller must not change it."""
         return self._phases
 
-    def write(self, phases: list[TodoPhase]) -> None:
+    def replace_phases(self, phases: list[TodoPhase]) -> None:
         """Set the model's plan; a task that was finished before does not stay longer than it would have."""
         self._phases = phases
         finished = {key for key, task in _tasks_by_key(phases) if task.status in FINISHED}
@@ -75,7 +75,7 @@ class Todos:
     def open_tasks(self) -> list[TodoTask]:
         return [task for _, task in _tasks_by_key(self._phases) if task.status not in FINISHED]
 
-    def enter_branch(self, branch: Iterable[EntryLine]) -> None:
+    def restore_from_branch(self, branch: Iterable[EntryLine]) -> None:
         """Restore the plan of another conversation from the last result of its tool."""
         self.close()
         self._phases = drop_finished(find_plan(branch, self._tools))
@@ -105,8 +105,8 @@ class Todos:
 
 def fill_in_plan(given: Sequence[TodoPhaseGiven]) -> list[TodoPhase]:
     """The same plan with an id for everything and a status for each task; given ids stay."""
-    phase_ids = _free_ids("phase", (phase.id for phase in given))
-    task_ids = _free_ids("task", (task.id for phase in given for task in phase.tasks))
+    phase_ids = _generate_unused_ids("phase", (phase.id for phase in given))
+    task_ids = _generate_unused_ids("task", (task.id for phase in given for task in phase.tasks))
     return [
         TodoPhase(
             id=phase.id or next(phase_ids),
@@ -127,7 +127,7 @@ def _fill_in_task(task: TodoTaskGiven, free: Iterator[str]) -> TodoTask:
     )
 
 
-def _free_ids(kind: str, taken: Iterable[str | Absent | None]) -> Iterator[str]:
+def _generate_unused_ids(kind: str, taken: Iterable[str | Absent | None]) -> Iterator[str]:
     known = set(taken)
     return (id for id in (f"{kind}-{number}" for number in count(1)) if id not in known)
 

@@ -103,11 +103,11 @@ class Toolset:
         self._prepare: Callable[[], None] | None = None
         self.missing = MissingTools(self.callable_tools, admits)
 
-    def call_before_use(self, prepare: Callable[[], None]) -> None:
+    def set_before_use_callback(self, prepare: Callable[[], None]) -> None:
         """Call this once, before the tools are next sent to a model."""
         self._prepare = prepare
 
-    def enter_branch(self, branch: Sequence[EntryLine], *, restore: bool) -> None:
+    def restore_from_branch(self, branch: Sequence[EntryLine], *, restore: bool) -> None:
         """Switch to another branch. With `restore`, a conversation begins or resumes: its tools are chosen again."""
         self._declared = declared_tools(branch)
         if restore and self._choose is not None:
@@ -137,7 +137,7 @@ class Toolset:
             tools_removed=[ToolReference(name=name) for name in removed] or ABSENT,
         )
 
-    def replace(self, tools: dict[str, Tool]) -> None:
+    def replace_implementations(self, tools: dict[str, Tool]) -> None:
         """Replace implementations under the same names, as when the working directory changes."""
         self._tools.update(tools)
 
@@ -170,7 +170,7 @@ class Toolset:
             self._deferred[name] = tool
         return True
 
-    def try_load(self, name: str) -> bool:
+    def try_activate_deferred(self, name: str) -> bool:
         """Make a deferred tool active, after all others; returns False if there is none of this name."""
         tool = self._deferred.pop(name, None)
         if tool is None:
@@ -211,7 +211,7 @@ class Toolset:
     def all_tools(self) -> list[Tool]:
         return list({**self._tools, **self._deferred, **self._lent}.values())
 
-    def activate(self, names: Iterable[str]) -> None:
+    def set_active(self, names: Iterable[str]) -> None:
         """Activate exactly these tools; unknown names are left out."""
         self._active = [name for name in dict.fromkeys(names) if name in self._tools or name in self._lent]
 

@@ -81,7 +81,7 @@ class AgentTools:
 
     def add_tools(self, tools: Mapping[str, Tool]) -> None:
         """Add tools of extensions, which replace built-in ones of the same name."""
-        self.toolset.replace(dict(tools))
+        self.toolset.replace_implementations(dict(tools))
 
     def report_unknown(self, report: Callable[[str], None]) -> None:
         """Report names that no tool has; tools of the host come later and may be missing."""
@@ -97,7 +97,7 @@ class AgentTools:
     def move_to(self, cwd: str) -> Workplace:
         """Switch to another working folder."""
         self.workplace = self._workplaces.make_workplace(cwd)
-        self.toolset.replace(self._make_built_in_tools())
+        self.toolset.replace_implementations(self._make_built_in_tools())
         return self.workplace
 
     def _offer_plan(self) -> None:

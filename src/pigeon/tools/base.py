@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 class Plan(Protocol):
     """Where the plan of the conversation is kept: `session/todos.py`."""
 
-    def read(self) -> list[TodoPhase]:
+    def current_phases(self) -> list[TodoPhase]:
         """The current plan; not to be changed in place."""
         ...
 
-    def write(self, phases: list[TodoPhase]) -> None: ...
+    def replace_phases(self, phases: list[TodoPhase]) -> None: ...
 
 
 class ToolParts(Struct, frozen=True):

@@ -89,14 +89,14 @@ class TodoTool(BaseTool):
 
     async def execute(self, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
         """Apply the operations and return the plan."""
-        draft = Draft(self._plan.read())
+        draft = Draft(self._plan.current_phases())
         for index, op in enumerate(arguments["ops"]):
             try:
                 draft.apply(op)
             except ValueError as error:
                 raise ToolFailed(f"ops[{index}] ({op['op']}): {error}. The plan is unchanged.") from None
         phases = with_one_in_progress(draft.phases)
-        self._plan.write(phases)
+        self._plan.replace_phases(phases)
         return make_text_outcome(format_plan(phases), {"phases": codec.to_plain(phases)})
 
 

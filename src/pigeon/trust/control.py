@@ -179,7 +179,7 @@ class TrustControl:
             problem=ABSENT if problem is None else problem,
         )
 
-    def announce_waiting(self) -> None:
+    def reannounce_pending_decision(self) -> None:
         """Announce again what waits for a decision, after the current command is answered."""
         self._announced = None
         asyncio.get_running_loop().call_soon(self._announce_waiting)

@@ -230,8 +230,8 @@ def test_touched_files_are_those_of_tools_with_a_path() -> None:
         "readFiles": ["old.py", "read.py"],
         "modifiedFiles": ["edit.py", "new.py", "write.py"],
     }
-    assert TouchedFiles(facts_of, "nonsense").appendix() == ""
+    assert TouchedFiles(facts_of, "nonsense").render_appendix() == ""
     assert (
-        TouchedFiles(facts_of, {"modifiedFiles": ["a", "b"]}).appendix()
+        TouchedFiles(facts_of, {"modifiedFiles": ["a", "b"]}).render_appendix()
         == "\n\n<modified-files>\na\nb\n</modified-files>"
     )

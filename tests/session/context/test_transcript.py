@@ -16,16 +16,16 @@ from pigeon.session.context.transcript import (
     COMPACTED,
     NO_IMAGES,
     Transcript,
-    bash_text,
     context_of,
     estimate_branch_tokens,
+    format_bash_execution,
     strip_images,
     to_model_messages,
     used_tokens,
     visible_entries,
 )
 from pigeon.session.history.entry_line import EntryLine, line_from_bytes
-from pigeon.session.history.journal import Journal, answer_dangling_calls
+from pigeon.session.history.journal import Journal, append_missing_results
 from pigeon.session.history.reading import load_session
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT
@@ -83,8 +83,8 @@ def test_every_prefix_of_a_journal_is_valid_for_a_model(story: list[Any]) -> Non
 @given(STORIES)
 def test_after_reopening_no_call_of_the_last_answer_is_open(story: list[Any]) -> None:
     journal = journal_of(story)
-    answer_dangling_calls(journal, NOW)
-    assert answer_dangling_calls(journal, NOW) == 0
+    append_missing_results(journal, NOW)
+    assert append_missing_results(journal, NOW) == 0
     must_be_valid(messages_sent(journal.branch))
 
 
@@ -96,7 +96,7 @@ def test_every_prefix_of_a_recorded_session_is_valid(name: str) -> None:
         journal = Journal("x", "/", b"", None, lambda: NOW)
         journal.load(type(loaded)(loaded.header, b"", loaded.lines[:end], False, False))
         must_be_valid(messages_sent(journal.branch))
-        answer_dangling_calls(journal, NOW)
+        append_missing_results(journal, NOW)
         must_be_valid(messages_sent(journal.branch))
 
 
@@ -288,7 +288,7 @@ def ran(output: str = "out", **more: Any) -> BashExecutionMessage:
     ],
 )
 def test_a_model_reads_how_a_shell_command_ended(message: BashExecutionMessage, text: str) -> None:
-    assert bash_text(message) == text
+    assert format_bash_execution(message) == text
 
 
 def test_every_kind_of_message_is_said_in_a_role_that_models_know() -> None:

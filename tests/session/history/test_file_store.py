@@ -147,9 +147,9 @@ def test_folders_are_listed_once_and_files_beside_them_are_none(tmp_path: Path) 
 def test_what_a_file_is_called_says_whose_it_is(session_id: str, now: int) -> None:
     file = FileStore.new_file_path("/sessions/one", session_id, now)
     assert FileStore.id_in_name(file) == session_id
-    assert FileStore.is_file_name(file)
-    assert FileStore.is_file_name(os.path.basename(file))
-    assert not FileStore.is_file_name(session_id)
+    assert FileStore.is_file_reference(file)
+    assert FileStore.is_file_reference(os.path.basename(file))
+    assert not FileStore.is_file_reference(session_id)
     assert FileStore.outputs_folder_of(file) == f"/sessions/one/{FileStore.name_of(file)}"
 
 
@@ -160,8 +160,8 @@ def test_a_session_is_found_by_the_name_of_its_file_in_every_folder(tmp_path: Pa
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(f'{{"type":"session","id":"{session_id}","version":3}}\n')
         assert store.contains(str(file.resolve()))
-    assert store.find_by_name("two") == store.new_file_path(store.folder_of("/b"), "two", 0)
-    assert store.find_by_name("o") is None
+    assert store.find_by_id_in_name("two") == store.new_file_path(store.folder_of("/b"), "two", 0)
+    assert store.find_by_id_in_name("o") is None
     assert not store.contains(str(tmp_path.resolve() / "sessions"))
     assert store.trash == str(tmp_path / "trash")
 

@@ -232,11 +232,11 @@ def test_moving_the_leaf_writes_nothing_and_is_another_version(tmp_path: Path) -
     first = journal.append_message(user("one")).id
     journal.append_message(user("two"))
     size, version = os.path.getsize(str(journal.file)), journal.version
-    journal.move_to(first)
+    journal.set_leaf(first)
     assert (journal.leaf_id, os.path.getsize(str(journal.file))) == (first, size)
     assert journal.version != version
     assert journal.append_message(user("three")).parent_id == first
-    journal.move_to(None)
+    journal.set_leaf(None)
     assert (journal.leaf_id, journal.branch) == (None, [])
     journal.close()
 

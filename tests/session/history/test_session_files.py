@@ -20,9 +20,9 @@ from pigeon.session.history.entry_line import EntryLine, line_from_bytes
 from pigeon.session.history.file_store import FileStore
 from pigeon.session.history.journal import Journal, find_dangling_calls
 from pigeon.session.history.reading import InvalidSession, LoadedSession, load_session
-from pigeon.session.history.views import encode_entries, encode_tree, name_of
+from pigeon.session.history.views import encode_entries, encode_tree, session_name_of
 from pigeon.session.model_choice import find_last_choice
-from pigeon.session.switching import copy_path, encode_fork_messages
+from pigeon.session.switching import copy_branch_entries, encode_fork_messages
 from pigeon.session.todos import find_plan
 from pigeon.wire import codec
 from pigeon.wire.entries import CompactionEntry, LabelEntry
@@ -61,11 +61,11 @@ def test_no_line_of_a_file_can_hurt(lines: list[bytes]) -> None:
     json.loads(b"".join(encode_entries(journal.lines, None)))
     json.loads(b"".join(encode_tree(journal.lines, None)))
     json.loads(b"".join(encode_fork_messages(journal.lines)))
-    for line in copy_path(journal.branch, journal.lines):
+    for line in copy_branch_entries(journal.branch, journal.lines):
         assert line.id is not None
     assert context_of(journal.branch) == shown.messages()
     assert find_dangling_calls(journal.branch) is not None
-    assert name_of(journal.lines) is None
+    assert session_name_of(journal.lines) is None
     journal.append_message(user("still here"))
 
 
@@ -99,7 +99,7 @@ def test_a_recorded_session_is_copied_without_loss(name: str, tmp_path: Path) ->
 @given(STORIES)
 def test_a_copied_path_says_the_same_and_has_no_gap(story: list[Any]) -> None:
     journal = journal_of(story)
-    copied = copy_path(journal.branch, journal.lines)
+    copied = copy_branch_entries(journal.branch, journal.lines)
     assert [line.parent_id for line in copied] == [None, *(line.id for line in copied)][: len(copied)]
     assert context_of(copied) == context_of(journal.branch)
     labels = [line.type == "label" for line in copied]
@@ -111,7 +111,7 @@ def test_a_compaction_that_kept_from_a_label_on_keeps_the_same_in_a_copy() -> No
     label = journal.append(LabelEntry, target_id=journal.lines[0].id, label="here")
     journal.append_message(user("three"))
     journal.append(CompactionEntry, summary="s", first_kept_entry_id=label.id, tokens_before=1)
-    copied = copy_path(journal.branch, journal.lines)
+    copied = copy_branch_entries(journal.branch, journal.lines)
     assert len(context_of(copied)) == len(context_of(journal.branch)) == 2
     assert [line.type for line in copied] == ["message", "message", "message", "compaction", "label"]
 
@@ -121,7 +121,7 @@ def test_labels_that_were_removed_are_not_copied() -> None:
     target = journal.lines[0].id
     journal.append(LabelEntry, target_id=target, label="here")
     journal.append(LabelEntry, target_id=target)
-    assert [line.type for line in copy_path(journal.branch, journal.lines)] == ["message"]
+    assert [line.type for line in copy_branch_entries(journal.branch, journal.lines)] == ["message"]
     assert b'"children":[]}]' in b"".join(encode_tree(journal.lines, None))
 
 
@@ -293,7 +293,7 @@ def test_opening_a_long_session_parses_almost_nothing(tmp_path: Path, monkeypatc
     journal = DiskRepository(tmp_path).open(str(path), "/")
     find_last_choice(journal.branch)
     find_plan(journal.branch, ["todo"])
-    name_of(journal.lines)
+    session_name_of(journal.lines)
     shown = visible_entries(journal.branch)
     codec.encode(list(map(shown.to_host_message, shown.lines)))
     assert len(shown.lines) == 5_000

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pigeon.session.history.journal import INTERRUPTED
-from pigeon.session.history.reading import is_unfinished, load_session
+from pigeon.session.history.reading import has_unfinished_header, load_session
 from pigeon.wire import codec
 from support.sessions import NOW, RECORDED, DiskRepository, raw_entries, recorded_session_names, user
 
@@ -86,14 +86,14 @@ def _cut_and_go_on(raw: bytes, path: Path) -> None:
 
 
 def test_what_a_crash_left_of_a_first_line_is_told_from_another_kind_of_file() -> None:
-    assert is_unfinished(b"")
-    assert is_unfinished(b" \n\n")
-    assert is_unfinished(b'{"type":"sess')
-    assert is_unfinished(b'{"type":"session","version":3,"id":"01')
-    assert not is_unfinished(b'{"type":"session","version":3}')
-    assert not is_unfinished(b'{"type":"sess\n')
-    assert not is_unfinished(b"# a page")
-    assert not is_unfinished(b'{"type":"message"')
+    assert has_unfinished_header(b"")
+    assert has_unfinished_header(b" \n\n")
+    assert has_unfinished_header(b'{"type":"sess')
+    assert has_unfinished_header(b'{"type":"session","version":3,"id":"01')
+    assert not has_unfinished_header(b'{"type":"session","version":3}')
+    assert not has_unfinished_header(b'{"type":"sess\n')
+    assert not has_unfinished_header(b"# a page")
+    assert not has_unfinished_header(b'{"type":"message"')
 
 
 def test_a_call_that_a_crash_left_open_is_answered_on_record_and_once(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from pigeon.session.history.views import (
     encode_entries,
     encode_stats,
     encode_tree,
-    name_of,
+    session_name_of,
     stats_of,
 )
 from pigeon.session.switching import encode_fork_messages
@@ -59,7 +59,7 @@ def test_everything_that_was_billed_is_counted_on_every_branch() -> None:
     result.usage = usage_of(2, 0.25)
     journal.append_message(result)
     journal.append_message(tool_result("c2", "done"))
-    journal.move_to(None)
+    journal.set_leaf(None)
     journal.append_message(user("two"))
     journal.append_message(answer_with_usage(usage_of(4, 1)))
     journal.append(CompactionEntry, summary="s", first_kept_entry_id="", tokens_before=1, usage=usage_of(8, 0.25))
@@ -203,14 +203,14 @@ def test_a_name_must_say_something(given: str) -> None:
 
 def test_the_name_that_was_given_last_counts_and_an_empty_one_is_none() -> None:
     journal = empty_journal()
-    assert name_of(journal.lines) is None
+    assert session_name_of(journal.lines) is None
     journal.append(SessionInfo, name="first")
     journal.append_message(user("hi"))
-    assert name_of(journal.lines) == "first"
+    assert session_name_of(journal.lines) == "first"
     journal.append(SessionInfo, name="second")
-    assert name_of(journal.lines) == "second"
+    assert session_name_of(journal.lines) == "second"
     journal.append(SessionInfo, name="")
-    assert name_of(journal.lines) is None
+    assert session_name_of(journal.lines) is None
     odd = line_from_bytes(b'{"type":"session_info","id":"o","name":5}')
     assert odd is not None
-    assert name_of([*journal.lines, odd]) is None
+    assert session_name_of([*journal.lines, odd]) is None

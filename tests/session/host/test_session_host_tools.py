@@ -41,7 +41,7 @@ class HostToolsSetup:
         self._news.set()
 
     def offer(self, *definitions: dict[str, Any]) -> list[str]:
-        return self.tools.set(codec.convert(list(definitions), list[HostTool]))
+        return self.tools.replace_tools(codec.convert(list(definitions), list[HostTool]))
 
     def call(self, run: FakeRun, name: str = "echo", **arguments: Any) -> asyncio.Task[ToolOutcome]:
         return asyncio.ensure_future(self.toolset.active_tools()[name].execute(arguments, run))
@@ -224,7 +224,7 @@ async def test_a_host_that_goes_away_fails_open_and_later_calls(setup: HostTools
     setup.offer(ECHO)
     first = setup.call(FakeRun())
     await setup.frame()
-    setup.tools.disconnect()
+    setup.tools.on_host_disconnected()
     for task in (first, setup.call(FakeRun())):
         with pytest.raises(ToolFailed, match=f"^{DISCONNECTED}$"):
             await task

@@ -55,8 +55,8 @@ class Recorded(RunPolicy):
 
 async def run_policies(setup: SessionSetup, *policies: RunPolicy, text: str = "go") -> None:
     scope = setup.session.activity.begin_run()
-    setup.session.engine.start([UserMessage(content=text, timestamp=1)], scope, policies=policies)
-    await setup.session.engine.wait_until_reported()
+    setup.session.engine.start_run([UserMessage(content=text, timestamp=1)], scope, policies=policies)
+    await setup.session.engine.wait_until_prompts_reported()
 
 
 def message_texts(setup: SessionSetup) -> list[str]:

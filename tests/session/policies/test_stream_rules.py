@@ -266,10 +266,10 @@ async def test_a_conversation_remembers_what_it_was_given() -> None:
     fields = {"custom_type": said.custom_type, "content": said.content, "display": False, "details": said.details}
     entry = CustomMessageEntry(id="1", parent_id=None, timestamp="t", **fields)
     later = RulesSetup(rule(), rule("worse", "s"))
-    later.rules.enter_branch([line_from_entry(entry, bytes)])
+    later.rules.restore_from_branch([line_from_entry(entry, bytes)])
     assert cut_at(later, text("bad, worse.")) is not None
     assert await later.names_given() == ["s"]
-    later.rules.enter_branch([])
+    later.rules.restore_from_branch([])
     assert cut_at(later, text("bad.")) is not None
 
 

@@ -19,7 +19,7 @@ from pigeon.session.history.listing import header_of, title_of
 from pigeon.session.history.reading import LoadedSession, load_session
 from pigeon.session.history.repository import SessionRepository
 from pigeon.session.history.trash import SessionTrash, TrashedSession
-from pigeon.session.history.views import clean_name, name_of, stats_of
+from pigeon.session.history.views import clean_name, session_name_of, stats_of
 from pigeon.system.environment import Environment
 from pigeon.transport import exit_codes
 from pigeon.wire import codec
@@ -97,7 +97,7 @@ class _Sessions:
             print_line(json.dumps([loaded.header, *(line.to_plain() for line in loaded.lines)], indent=2))
             return exit_codes.OK
         stats = stats_of(str(loaded.header.get("id", "")), path, loaded.lines)
-        name = name_of(loaded.lines)
+        name = session_name_of(loaded.lines)
         if name:
             print_line(name)
         print_line(f"{loaded.header.get('id')}  {str(loaded.header.get('timestamp', ''))[:16].replace('T', ' ')}")
@@ -141,7 +141,7 @@ class _Sessions:
 
     def delete(self) -> int:
         path = self.find_file(self._call.words[0])
-        gone = self._trash.delete_session(path)
+        gone = self._trash.move_to_trash(path)
         print_line(f"Deleted {title_of(gone.row)} ({gone.row.id})")
         print_line(f"Undo: pigeon sessions undelete {gone.row.id}")
         return exit_codes.OK
@@ -194,7 +194,7 @@ class _Sessions:
         """The file of a session: a path, an id or its beginning, of any folder."""
         if not reference.strip():
             raise UsageError("The ID of the session is empty. `pigeon sessions` lists the ids")
-        if self._repository.store.is_file_name(reference):
+        if self._repository.store.is_file_reference(reference):
             path = self._environment.absolute_path(reference)
             if header_of(path) is None:
                 raise StartupError(f"There is no session in {path}")
@@ -246,7 +246,7 @@ def _read_texts(path: str) -> str:
         return ""
     if loaded is None:
         return ""
-    texts = [name_of(loaded.lines) or ""]
+    texts = [session_name_of(loaded.lines) or ""]
     for line in loaded.lines:
         entry = line.entry
         if isinstance(entry, MessageEntry) and isinstance(entry.message, UserMessage | AssistantMessage):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec import Struct
 
 from pigeon.agent.interfaces import ModelProvider, Tool
-from pigeon.session.history.views import clean_name, context_usage, name_of
+from pigeon.session.history.views import clean_name, context_usage, session_name_of
 from pigeon.system import clock
 from pigeon.wire.answers import ContextUsage, SlashCommand
 from pigeon.wire.base import ABSENT, Absent, Json
@@ -64,7 +64,7 @@ class ConversationPort:
         return SessionFacts(
             session_id=journal.session_id,
             file=journal.file,
-            name=name_of(journal.lines),
+            name=session_name_of(journal.lines),
             cwd=journal.cwd,
             leaf_id=journal.leaf_id,
         )
@@ -81,14 +81,14 @@ class ConversationPort:
     def send_message(self, message: CustomMessage, trigger_turn: bool, deliver_as: DeliverAs) -> None:
         """Send a message: `nextTurn` waits for the next prompt; in a run it is queued (or, without a turn, added after
         the run); otherwise it is recorded and announced, and starts a run if `trigger_turn`."""
-        self._session.prompting.add_custom_message(message, trigger_turn, deliver_as)
+        self._session.prompting.deliver_custom_message(message, trigger_turn, deliver_as)
 
     def send_user_message(
         self, content: str | list[UserBlock], deliver_as: Literal["steer", "followUp"] | None
     ) -> None:
         """Start a turn; raises while a run is active and `deliver_as` is None."""
         blocks: list[UserBlock] = [TextContent(text=content)] if isinstance(content, str) else content
-        self._session.prompting.add_user_message(UserMessage(content=blocks, timestamp=clock.now_ms()), deliver_as)
+        self._session.prompting.deliver_user_message(UserMessage(content=blocks, timestamp=clock.now_ms()), deliver_as)
 
     def append_entry(self, custom_type: str, data: Json) -> str:
         """Record state of an extension that the model does not see; returns the entry's id."""
@@ -124,7 +124,7 @@ class ToolsPort:
 
     def activate(self, names: list[str]) -> None:
         """Set the tools of the next turn; unknown names are left out."""
-        self._toolset.activate(names)
+        self._toolset.set_active(names)
 
     def add(self, tool: Tool) -> None:
         """Register a tool and activate it, as far as the command line allows; replaces a built-in one."""

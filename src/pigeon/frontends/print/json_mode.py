@@ -65,8 +65,8 @@ async def _play_prompts(started: StartedAgent, dialect: Dialect, prompts: CallPr
     session = agent.session
     connection = SessionConnection(session, dialect, agent.redactor.mask)
     outbox = Outbox(writer, connection, merges=not session.dependencies.settings.reproducible)
-    session.bus.set_announcer(outbox.send_event, outbox.wait_if_full)
-    session.disconnect()
+    session.bus.add_announcer(outbox.send_event, outbox.wait_if_full)
+    session.on_host_disconnected()
     await agent.lifecycle.on_host_ready(lambda: shutdown.request_exit(exit_codes.OK))
     writer.put((next(session.journal.iterate_lines()), b"\n"))
     ended = asyncio.ensure_future(shutdown.wait_for_request())
@@ -83,7 +83,7 @@ async def _play_prompts(started: StartedAgent, dialect: Dialect, prompts: CallPr
 async def _run_prompts(session: Session, prompts: CallPrompts, leaving: Callable[[], bool]) -> int:
     """Runs the prompts one after the other; returns the exit code."""
     watch = _RunEnds(leaving, session.dependencies.settings.unattended)
-    session.bus.set_announcer(watch.on_event)
+    session.bus.add_announcer(watch.on_event)
     for number, text in enumerate(prompts.texts):
         images = [image_of(data) for data in prompts.images] if number == 0 and prompts.images else ABSENT
         try:
@@ -95,7 +95,7 @@ async def _run_prompts(session: Session, prompts: CallPrompts, leaving: Callable
             return exit_codes.LIMIT if refusal.code == "limit" else exit_codes.FAILED
         await session.prompting.wait_for_commands()
         await session.activity.wait_until_idle()
-        await session.engine.wait_until_reported()
+        await session.engine.wait_until_prompts_reported()
         if watch.code:
             return watch.code
     return exit_codes.OK

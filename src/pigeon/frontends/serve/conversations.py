@@ -200,7 +200,7 @@ class Conversations:
             raise UnknownConversation(f"There is no session {id[:100]!r}")
         record = read_record(self._folders.path_of(id))
         if record is None:
-            path = self._store.find_by_name(id)
+            path = self._store.find_by_id_in_name(id)
             row = None if path is None else row_of(path)
             if path is None or row is None:
                 raise UnknownConversation(f"There is no session {id}")
@@ -238,7 +238,7 @@ class Conversations:
         Raises `UnknownConversation`, and `StartupError` if another process writes the session.
         """
         one = self.find_conversation(id)
-        file = one.session_file or self._store.find_by_name(id)
+        file = one.session_file or self._store.find_by_id_in_name(id)
         await one.try_sleep(forced=True)
         await asyncio.to_thread(self._trash_session, file)
         await self.forget_conversation(one.record.id)
@@ -268,7 +268,7 @@ class Conversations:
 
     def _trash_session(self, file: str | None) -> None:
         if file is not None and os.path.lexists(file):
-            SessionTrash(self._store, now_ms).delete_session(file)
+            SessionTrash(self._store, now_ms).move_to_trash(file)
 
     def _build_conversation(self, record: ConversationRecord) -> ServedConversation:
         folder = self._folders.make(record.id)

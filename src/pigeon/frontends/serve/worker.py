@@ -116,7 +116,7 @@ async def serve_worker(request: WorkerRequest, environment: Environment, redacto
     link = WorkerLink(listener, log, lambda: host.is_busy, save_state, DEFAULT_CAP)
     host = Host(session, PiLatest(__version__), link, drains, session.warm_up, mask=redactor.mask)
     # There are many workers, and most wait for a person: the helper for shell commands takes 6 MB in three processes.
-    session.bus.set_announcer(lambda event: agent.processes.release_when_idle(), kind=AgentSettled)
+    session.bus.add_announcer(lambda event: agent.processes.release_when_idle(), kind=AgentSettled)
     await _restore_state(request, host, state)
     for end in end_events_of(left, request.died, "" if request.state is None else request.state.run):
         host.announce_event(end)

@@ -26,7 +26,7 @@ from pigeon.wire.errors import Refusal
 
 @handles(SetHostTools)
 def set_host_tools(cmd: SetHostTools, s: Session) -> ToolNames:
-    return ToolNames(tool_names=s.host_tools.set(cmd.tools))
+    return ToolNames(tool_names=s.host_tools.replace_tools(cmd.tools))
 
 
 @handles(HostToolUpdate)

@@ -93,7 +93,7 @@ def edit_queued(cmd: EditQueued, s: Session) -> Awaitable[QueueItem]:
 
 @handles(PromoteQueued)
 def promote_queued(cmd: PromoteQueued, s: Session) -> QueueItem:
-    return s.queue.promote(cmd.queued_id)
+    return s.queue.promote_to_steering(cmd.queued_id)
 
 
 def _to_host_message(cmd: Prompt | Steer | FollowUp | AbortAndPrompt) -> HostMessage:

@@ -115,7 +115,7 @@ async def delete_session(cmd: c.DeleteSession, s: Session) -> answers.SessionRow
     """The file is held while it is moved, so that no process writes it meanwhile."""
     trash, repository = s.dependencies.trash, s.dependencies.repository
     try:
-        return (await asyncio.to_thread(trash.delete_session, repository.resolve_path(cmd.session_path))).row
+        return (await asyncio.to_thread(trash.move_to_trash, repository.resolve_path(cmd.session_path))).row
     except StartupError as error:
         raise Refusal(str(error)) from None
 

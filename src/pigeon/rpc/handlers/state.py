@@ -75,7 +75,7 @@ def _read_state(s: Session) -> answers.State:
         message_count=len(s.visible_entries.lines),
         pending_message_count=queued,
         queued_message_count=queued,
-        todo_phases=s.todos.read(),
+        todo_phases=s.todos.current_phases(),
         sandbox=s.dependencies.sandbox(),
     )
 

@@ -11,4 +11,4 @@ from pigeon.wire.commands import SetTodos
 @handles(SetTodos)
 def set_todos(cmd: SetTodos, s: Session) -> TodoPhases:
     """Replaces the whole plan; an empty list clears it."""
-    return TodoPhases(todo_phases=s.todos.set(cmd.phases))
+    return TodoPhases(todo_phases=s.todos.set_host_plan(cmd.phases))

@@ -18,6 +18,6 @@ def get_trust(cmd: GetTrust, s: Session) -> TrustState:
 def set_trust(cmd: SetTrust, s: Session) -> TrustChange:
     """Takes effect at the next request; a run in progress keeps its settings."""
     change = s.dependencies.trust.set_decision(cmd.trusted, cmd.remember)
-    s.engine.policies.reload()
+    s.engine.policies.mark_for_reload()
     s.announce_commands()
     return change

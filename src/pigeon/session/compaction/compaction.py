@@ -150,7 +150,7 @@ class Compaction:
         cut = self._find_cut(model)
         # The kept part would overflow again: shorten every large tool result, even recent ones, and cut again.
         if cut is not None and reason == "overflow" and cut.kept_tokens > self._max_kept_tokens(model):
-            await self._record_pruning(find_prunable_results(journal.branch, 0))
+            await self._prune_and_announce(find_prunable_results(journal.branch, 0))
             cut = self._find_cut(model)
         if cut is None or cut.is_empty:
             raise Refusal(NOTHING)
@@ -218,7 +218,7 @@ class Compaction:
                 prefix, more = await self._summarizer.summarize(cut.prefix, PREFIX + focus, ask)
             summary = f"{summary}\n\n---\n\n**Turn Context (split turn):**\n\n{prefix}"
             usage = more if usage is None else sum_usage(usage, more)
-        return summary + files.appendix(), usage, files.details()
+        return summary + files.render_appendix(), usage, files.details()
 
     def _require_model(self) -> Model:
         if self._models.model is None:
@@ -242,10 +242,10 @@ class Compaction:
         saved = sum(tokens for _, _, tokens in found)
         if not found or estimate_branch_tokens(branch) - saved > self._policy.threshold(model):
             return False
-        await self._record_pruning(found)
+        await self._prune_and_announce(found)
         return True
 
-    async def _record_pruning(self, found: list[tuple[str, str, int]]) -> None:
+    async def _prune_and_announce(self, found: list[tuple[str, str, int]]) -> None:
         for entry in prune_results(self._transcript.journal, found):
             await self._publish(EntryAppended(entry=entry))
 

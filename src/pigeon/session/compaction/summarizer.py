@@ -140,7 +140,7 @@ class TouchedFiles:
         """Both lists, sorted; a file that was changed only appears as changed."""
         return {"readFiles": sorted(self._read - self._modified), "modifiedFiles": sorted(self._modified)}
 
-    def appendix(self) -> str:
+    def render_appendix(self) -> str:
         """The lists as text for the end of a summary."""
         lists = self.details()
         blocks = [("read-files", lists["readFiles"]), ("modified-files", lists["modifiedFiles"])]
@@ -215,7 +215,7 @@ class Summarizer:
             await self._publish(SummarizationRetryAttemptStart(source=ask.source, reason=ask.about))
         if attempt:
             await self._publish(SummarizationRetryFinished())
-        return _check_summary(answer, failure), answer.usage
+        return _extract_summary(answer, failure), answer.usage
 
     async def _request_answer(self, request: ModelRequest, scope: Scope) -> tuple[AssistantMessage, Failure | None]:
         from pigeon.agent.answer import Fold, close_stream
@@ -242,7 +242,7 @@ class Summarizer:
         return fold.to_message(finished.stop, finished), finished.failure
 
 
-def _check_summary(answer: AssistantMessage, failure: Failure | None) -> str:
+def _extract_summary(answer: AssistantMessage, failure: Failure | None) -> str:
     if failure is not None or answer.stop_reason in ("error", "aborted"):
         raise SummaryFailed(failure.message if failure else "the request was aborted")
     if answer.stop_reason == "length":

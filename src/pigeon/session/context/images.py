@@ -24,7 +24,7 @@ async def prepare_images(
     images = [block for block in message.content if isinstance(block, ImageContent)]
     first = [preparer.prepare_quickly(image) for image in images]
     if None in first:
-        first = list(await _prepare_all(images, first, preparer, scope))
+        first = list(await _prepare_remaining(images, first, preparer, scope))
     found: list[PreparedImage] = []
     for image, prepared in zip(images, first, strict=True):
         assert prepared is not None
@@ -34,7 +34,7 @@ async def prepare_images(
     return replace(message, content=_replace_images(message.content, found))
 
 
-async def _prepare_all(
+async def _prepare_remaining(
     images: list[ImageContent], first: list[PreparedImage | None], preparer: ImagePreparer, scope: Scope | None
 ) -> list[PreparedImage]:
     found = list(first)

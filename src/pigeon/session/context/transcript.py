@@ -156,7 +156,9 @@ def to_model_messages(messages: Iterable[Message]) -> list[ModelMessage]:
             converted.append(message)
         elif isinstance(message, BashExecutionMessage):
             if message.exclude_from_context is not True:
-                converted.append(_make_user_message([TextContent(text=bash_text(message))], message.timestamp))
+                converted.append(
+                    _make_user_message([TextContent(text=format_bash_execution(message))], message.timestamp)
+                )
         elif isinstance(message, CustomMessage):
             said = [TextContent(text=message.content)] if isinstance(message.content, str) else message.content
             converted.append(_make_user_message(said, message.timestamp))
@@ -190,7 +192,7 @@ def _strip_image_blocks(content: str | list[UserBlock]) -> str | list[UserBlock]
     return shown
 
 
-def bash_text(message: BashExecutionMessage) -> str:
+def format_bash_execution(message: BashExecutionMessage) -> str:
     """A shell command and its output as the model reads them."""
     shown = f"```\n{message.output}\n```" if message.output else "(no output)"
     text = f"Ran `{message.command}`\n{shown}"

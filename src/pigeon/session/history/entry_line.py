@@ -147,14 +147,14 @@ def _parse_outline(raw: bytes) -> EntryLine | None:
     role = message.get("role") if isinstance(message, dict) else None
     return EntryLine(
         type=plain["type"],
-        id=_word(plain.get("id")),
-        parent_id=_word(plain.get("parentId")) or None,
-        timestamp=_word(plain.get("timestamp")),
-        role=_word(role) if plain["type"] == "message" else "",
+        id=_text_or_empty(plain.get("id")),
+        parent_id=_text_or_empty(plain.get("parentId")) or None,
+        timestamp=_text_or_empty(plain.get("timestamp")),
+        role=_text_or_empty(role) if plain["type"] == "message" else "",
     )
 
 
-def _word(value: Any) -> str:
+def _text_or_empty(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 

@@ -57,7 +57,7 @@ class FileStore:
         except OSError:
             return []
 
-    def is_folder_of_cwd(self, folder: str) -> bool:
+    def is_folder_of_one_cwd(self, folder: str) -> bool:
         """True if all sessions of a folder are of one working directory."""
         return os.path.dirname(folder) == self.root
 
@@ -114,7 +114,7 @@ class FileStore:
         return file.removesuffix(_SUFFIX).rpartition("_")[2]
 
     @staticmethod
-    def is_file_name(reference: str) -> bool:
+    def is_file_reference(reference: str) -> bool:
         """True if the reference means a file, not an id or the beginning of one."""
         return "/" in reference or "\\" in reference or reference.endswith(_SUFFIX)
 
@@ -148,7 +148,7 @@ class FileStore:
                 return path
         return None
 
-    def find_by_name(self, session_id: str) -> str | None:
+    def find_by_id_in_name(self, session_id: str) -> str | None:
         """The session in any folder whose file name has this id; quick, because only that file is read."""
         files = (path for folder in self.folders() for path in self.list_files(folder))
         return next((path for path in files if _is_named_for(path, session_id) and row_of(path) is not None), None)

@@ -171,7 +171,7 @@ class Journal:
         """Take over the file: read what others wrote, repair it, and append what has waited."""
         loaded = self._load_session(store, ahead)
         store.repair_file(loaded.needs_newline, loaded.rewritten, self.iterate_lines)
-        answer_dangling_calls(self, self._now())
+        append_missing_results(self, self._now())
         pending, self._pending = self._pending, []
         for line in pending:
             self._add_line(_with_parent(line, self.leaf_id))
@@ -187,7 +187,7 @@ class Journal:
             if follows:
                 self._branch.append(line)
             else:
-                self.move_to(line.id)
+                self.set_leaf(line.id)
         return bool(fresh)
 
     def _merge_foreign_lines(self, store: SessionFile) -> bool:
@@ -217,9 +217,9 @@ class Journal:
             self._branch = lines.copy()
             self._moves += 1
         else:
-            self.move_to(lines[-1].id if lines else None)
+            self.set_leaf(lines[-1].id if lines else None)
 
-    def move_to(self, entry_id: str | None) -> None:
+    def set_leaf(self, entry_id: str | None) -> None:
         """Make another entry the leaf; nothing is written."""
         self._moves += 1
         self._branch = self.path_to(entry_id)
@@ -284,7 +284,7 @@ def _with_parent(line: EntryLine, parent_id: str | None) -> EntryLine:
     return moved
 
 
-def answer_dangling_calls(journal: Journal, now_ms: int) -> int:
+def append_missing_results(journal: Journal, now_ms: int) -> int:
     """Append a result for every open call of the last answer; returns the number of them."""
     calls = find_dangling_calls(journal.branch)
     for call in calls:

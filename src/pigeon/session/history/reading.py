@@ -31,11 +31,11 @@ LARGEST = 512 << 20
 
 def migrate_session(header: dict[str, Any], lines: list[EntryLine]) -> tuple[dict[str, Any], list[EntryLine]]:
     """Header and entries as version 3; unchanged parts stay the same byte for byte."""
-    upgraded = _to_tree(lines) if header["version"] < 2 else lines
-    return {**header, "version": SESSION_VERSION}, [_with_new_role(line) for line in upgraded]
+    upgraded = _chain_entries(lines) if header["version"] < 2 else lines
+    return {**header, "version": SESSION_VERSION}, [_rename_old_role(line) for line in upgraded]
 
 
-def _with_new_role(line: EntryLine) -> EntryLine:
+def _rename_old_role(line: EntryLine) -> EntryLine:
     if line.type != "message" or line.role != OLD_ROLE:
         return line
     plain = line.to_plain()
@@ -43,7 +43,7 @@ def _with_new_role(line: EntryLine) -> EntryLine:
     return _reencode_line(plain)
 
 
-def _to_tree(lines: list[EntryLine]) -> list[EntryLine]:
+def _chain_entries(lines: list[EntryLine]) -> list[EntryLine]:
     """Chain the entries; an index of a kept entry counts the header, so entry n has index n + 1."""
     entries = [line.to_plain() for line in lines]
     used: set[str] = set()
@@ -104,7 +104,7 @@ class LoadedSession(Struct):
 def read_header(path: str) -> dict[str, Any] | None:
     """The header of a session file, or None if the file is missing or was never begun; raises for anything else."""
     beginning = _read_file(path, LONGEST_HEADER)
-    if beginning is None or is_unfinished(beginning):
+    if beginning is None or has_unfinished_header(beginning):
         return None
     return _parse_header(_first_line_of(beginning), path)
 
@@ -113,7 +113,7 @@ def load_session(path: str) -> LoadedSession | None:
     """The session in this file, or None if the file is missing or was never begun; raises for anything else."""
     stamp = stamp_of(path)
     raw = _read_file(path)
-    if raw is None or is_unfinished(raw):
+    if raw is None or has_unfinished_header(raw):
         return None
     header_line, *pieces = raw.lstrip().split(b"\n")
     header = _parse_header(header_line, path)
@@ -152,7 +152,7 @@ def read_lines_after(path: str, size: int) -> tuple[list[EntryLine], int]:
     return [line for piece in pieces if piece and (line := line_from_bytes(piece)) is not None], size + len(whole)
 
 
-def is_unfinished(raw: bytes) -> bool:
+def has_unfinished_header(raw: bytes) -> bool:
     """True for a file whose session was never reported to a host: it is empty, or its first line is incomplete."""
     if not raw or raw.isspace():
         return True

@@ -54,14 +54,14 @@ class SessionRepository:
         name = session_id or self._ids.session_id(now)
         path = self.store.new_file_path(self.folder, name, now)
         find = partial(self.store.find_by_id, self.folder, name)
-        namesake = Namesake(self._link_of(name), find) if session_id else None
+        namesake = Namesake(self._lock_link_of(name), find) if session_id else None
         file = self._session_file(path, namesake) if self.persistent else None
         return Journal(name, cwd, make_header(name, now, cwd, parent), file, self._now, self._mask, self._ids)
 
     def preload_session(self, path: str) -> LoadedSession | None:
         """The contents of a file, for `open`; may run in a thread. None for a short file, and for one that is not a
         session."""
-        path = self._check_path(path)
+        path = self._to_absolute_path(path)
         stamp = stamp_of(path)
         if stamp is None or stamp[2] < READ_AHEAD:
             return None
@@ -76,7 +76,7 @@ class SessionRepository:
         reported. If there is a `current` conversation, the file must exist, so that a mistyped name does not become a
         new session. The file of the current conversation may be opened again: its lock is released first.
         """
-        path = self._check_path(path)
+        path = self._to_absolute_path(path)
         if current is not None and not os.path.lexists(path):
             raise Refusal(f"Session file not found: {path}")
         header = read_header(path)
@@ -103,7 +103,7 @@ class SessionRepository:
             self.report(str(store.make_refusal()))
         return journal
 
-    def _check_path(self, path: str) -> str:
+    def _to_absolute_path(self, path: str) -> str:
         if "\0" in path:
             raise Refusal("The path of a session cannot contain a NUL character")
         return self._absolute(path)
@@ -116,13 +116,13 @@ class SessionRepository:
 
     def resolve_path(self, path: str) -> str:
         """The path of a session as an absolute path; raises `Refusal` for an impossible one."""
-        return self._check_path(path)
+        return self._to_absolute_path(path)
 
     def find_newest(self, folder: str) -> tuple[str, str | None]:
         """The resolved folder, and its newest session with a message; raises if nothing is kept on disk."""
         if not self.persistent:
             raise Refusal("open_session requires session persistence (omit --no-session)")
-        folder = self._check_path(folder)
+        folder = self._to_absolute_path(folder)
         if os.path.lexists(folder) and not os.path.isdir(folder):
             raise Refusal(f"The session folder is not a folder: {folder}")
         return folder, self.store.find_newest_with_message(folder)
@@ -133,7 +133,7 @@ class SessionRepository:
 
     def is_file_of(self, path: str, journal: Journal) -> bool:
         """True if the journal is kept at this path."""
-        path = self._check_path(path)
+        path = self._to_absolute_path(path)
         if journal.file is None or path == journal.file:
             return path == journal.file
         return os.path.realpath(path) == os.path.realpath(journal.file)
@@ -158,7 +158,7 @@ class SessionRepository:
         path = self.store.new_file_path(self.folder, name, now)
         agreed = saved and session_id is not None
         taken = Refusal(f"Session already exists with id '{session_id}'")
-        if agreed and agree_on_path(self._link_of(name), path) != path:
+        if agreed and agree_on_path(self._lock_link_of(name), path) != path:
             raise taken
         try:
             if session_id and self.store.find_by_id(self.folder, session_id) is not None:
@@ -170,10 +170,10 @@ class SessionRepository:
                 journal.save_all()
         finally:
             if agreed:
-                end_agreement(self._link_of(name))
+                end_agreement(self._lock_link_of(name))
         return journal
 
-    def _link_of(self, session_id: str) -> str:
+    def _lock_link_of(self, session_id: str) -> str:
         return os.path.join(self.folder, f".{session_id}.lock")
 
     def _load_journal(

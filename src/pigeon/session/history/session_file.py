@@ -26,7 +26,7 @@ from contextlib import suppress
 from typing import Literal, NamedTuple
 
 from pigeon.session.history.entry_line import line_from_bytes
-from pigeon.session.history.reading import is_known_version, is_of_session, is_unfinished, read_header
+from pigeon.session.history.reading import has_unfinished_header, is_known_version, is_of_session, read_header
 from pigeon.system.append_file import PRIVATE_FILE, AppendFile, FileInUse, agree_on_path, end_agreement
 from pigeon.system.files import swap_file
 from pigeon.wire import codec
@@ -309,7 +309,7 @@ class SessionFile:
         every = list(self._everything())
         with open(self._real_path, "rb") as there:
             raw = there.read()
-        if is_unfinished(raw):
+        if has_unfinished_header(raw):
             file.clear()
             raw = b""
         if raw and not is_of_session(raw, every[0]):

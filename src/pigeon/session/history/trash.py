@@ -43,11 +43,11 @@ class SessionTrash:
     def folder(self) -> str:
         return self._store.trash
 
-    def delete_session(self, path: str) -> TrashedSession:
+    def move_to_trash(self, path: str) -> TrashedSession:
         """Raises `StartupError` if the session cannot be deleted."""
         import shutil
 
-        row = _make_row(path)
+        row = _require_row(path)
         deleted = clock.to_iso(self._now())
         place = self._store.new_trash_path(row.id, deleted)
         try:
@@ -116,12 +116,12 @@ class SessionTrash:
             with open(os.path.join(folder, NOTE), "rb") as file:
                 note = codec.decode(file.read(64 * 1024))
             path, deleted = str(note["path"]), str(note["deleted"])
-            return TrashedSession(folder, path, deleted, _make_row(os.path.join(folder, os.path.basename(path))))
+            return TrashedSession(folder, path, deleted, _require_row(os.path.join(folder, os.path.basename(path))))
         except (OSError, BadRecord, KeyError, TypeError, StartupError):
             return None
 
 
-def _make_row(path: str) -> SessionRow:
+def _require_row(path: str) -> SessionRow:
     row = row_of(path)
     if row is None:
         raise StartupError(f"There is no session in {path}")

@@ -198,11 +198,11 @@ def _encode_nodes(
             closings.append(b"]" + _encode_label(labels.get(node.id)) + b"}")
             node = children.get(node.id)
         if node is not None:
-            lists.append((len(closings), iter(sorted(node, key=_time))))
+            lists.append((len(closings), iter(sorted(node, key=_timestamp_of))))
     yield b"]"
 
 
-def _time(line: EntryLine) -> str:
+def _timestamp_of(line: EntryLine) -> str:
     return line.timestamp
 
 
@@ -221,7 +221,7 @@ def clean_name(name: str) -> str:
     return cleaned
 
 
-def name_of(lines: list[EntryLine]) -> str | None:
+def session_name_of(lines: list[EntryLine]) -> str | None:
     """The name that was given last."""
     return name_of_info(next((line for line in reversed(lines) if line.type == "session_info"), None))
 

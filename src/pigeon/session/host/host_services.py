@@ -184,7 +184,7 @@ class HostServices:
         if waiting is not None and not waiting.done():
             waiting.set_result(result)
 
-    def disconnect(self) -> None:
+    def on_host_disconnected(self) -> None:
         """The host is gone: pending and later requests fail."""
         self._gone = True
         for waiting in self._open.values():

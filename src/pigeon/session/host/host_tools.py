@@ -50,7 +50,7 @@ class HostTools:
         self._gone = False
         self._announces_ends = announces_ends
 
-    def set(self, definitions: list[HostTool]) -> list[str]:
+    def replace_tools(self, definitions: list[HostTool]) -> list[str]:
         """Replace all tools of the host from the next model call on; a refusal keeps the previous ones."""
         wanted = [_check_definition(definition, index) for index, definition in enumerate(definitions)]
         names = [tool.name for tool in wanted]
@@ -92,7 +92,7 @@ class HostTools:
         self._ended.append(id)
         return True
 
-    def disconnect(self) -> None:
+    def on_host_disconnected(self) -> None:
         """The host is gone: open and later calls fail."""
         self._gone = True
         for id, call in list(self._open.items()):
@@ -101,7 +101,7 @@ class HostTools:
 
     def close(self) -> None:
         """The session ends; nothing stays open."""
-        self.disconnect()
+        self.on_host_disconnected()
 
     async def call(self, name: str, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
         """Call the host and wait for its result, showing progress meanwhile."""

@@ -35,7 +35,7 @@ class Reports:
         if text not in self.startup:
             self.startup.append(text)
 
-    def notify(self, text: str) -> None:
+    def show_warning(self, text: str) -> None:
         """Show a warning to the person at the host."""
         self.post(NotifyRequest(id=self._ids.dialog_id(), message=text, notify_type="warning"))
 
@@ -47,7 +47,7 @@ class Reports:
         """Report a problem for which the permission gate fails closed."""
         if text not in self.startup:
             self.add_startup_problem(text)
-            self.notify(text)
+            self.show_warning(text)
 
     def report_skill_failure(self, path: str, why: str) -> None:
         """Report a skill that was requested and cannot be read."""
@@ -60,7 +60,7 @@ class Reports:
         elif len(self._held) < MOST_HELD:
             self._held.append(record)
 
-    def connect(self, post: Callable[[Outbound], None]) -> None:
+    def start_posting(self, post: Callable[[Outbound], None]) -> None:
         """Connect the host: it gets the kept records, and every record from here on."""
         self._post = post
         held, self._held = self._held, []

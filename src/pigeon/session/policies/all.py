@@ -29,26 +29,26 @@ class RunPolicies:
         settings, transcript = dependencies.settings, dependencies.transcript
         bus, now = dependencies.bus, dependencies.now
         rules = StreamRules(lambda: dependencies.rules(transcript.journal.cwd), bus.publish, now, dependencies.report)
-        bus.set_recorder(rules.on_event)
+        bus.add_recorder(rules.on_event)
         self._now = now
         self._first: Sequence[RunPolicy] = (
             rules,
             Reminders(dependencies.todos, transcript, bus.publish, now),
-            FinishGate(settings.finish_gate, transcript, now, limits.has_room),
+            FinishGate(settings.finish_gate, transcript, now, limits.can_request_answer),
         )
         self._last: Sequence[RunPolicy] = (
-            LoopGuard(settings.loop_guard, transcript, limits.stop_run),
+            LoopGuard(settings.loop_guard, transcript, limits.refuse_further_requests),
             limits,
         )
         self._in_order: Sequence[RunPolicy] = (*self._first, *self._last)
 
-    def enter_branch(self, branch: Iterable[EntryLine]) -> None:
+    def restore_from_branch(self, branch: Iterable[EntryLine]) -> None:
         for policy in self._in_order:
-            policy.enter_branch(branch)
+            policy.restore_from_branch(branch)
 
-    def reload(self) -> None:
+    def mark_for_reload(self) -> None:
         for policy in self._in_order:
-            policy.reload()
+            policy.mark_for_reload()
 
     def warm_up(self) -> None:
         for policy in self._in_order:

@@ -137,11 +137,11 @@ class FinalAnswer(RunPolicy):
     def wrap_gate(self, gate: NextGate) -> NextGate:
         """No gate applies to the final answer, which does nothing but answer."""
 
-        def next_gate() -> Gate | None:
+        def make_final_answer_gate() -> Gate | None:
             inner = gate()
             return None if inner is None else _FinalAnswerGate(inner, self._tool)
 
-        return next_gate
+        return make_final_answer_gate
 
     def on_answer(self, answer: AssistantMessage) -> None:
         """Note whether the answer's calls, which are about to run, are the final answer alone."""
@@ -183,7 +183,7 @@ class FinalAnswer(RunPolicy):
             return False
         for text in dict.fromkeys((text_of(answer.content), texts[-1])):
             try:
-                self._value = self._extract_value(codec.decode(_strip_fence(text.strip())))
+                self._value = self._validate_text_value(codec.decode(_strip_fence(text.strip())))
                 return True
             except ToolFailed as error:
                 self._problem = str(error)
@@ -191,7 +191,7 @@ class FinalAnswer(RunPolicy):
                 pass  # the text is no JSON
         return False
 
-    def _extract_value(self, given: Json) -> Json:
+    def _validate_text_value(self, given: Json) -> Json:
         """The value of a text. It may be wrapped in an object, as in the schema given to the model, or stand alone."""
         ways: list[Callable[[Any], Json]] = [self._schema.validate_value]
         if isinstance(given, dict):

@@ -60,10 +60,10 @@ class RunEnd(Struct, frozen=True):
 class RunPolicy:
     """Influences runs. The methods are in the order in which a run calls them."""
 
-    def enter_branch(self, branch: Iterable[EntryLine]) -> None:
+    def restore_from_branch(self, branch: Iterable[EntryLine]) -> None:
         """Called when another branch or conversation is in use."""
 
-    def reload(self) -> None:
+    def mark_for_reload(self) -> None:
         """Read files again when they are next needed."""
 
     def warm_up(self) -> None:

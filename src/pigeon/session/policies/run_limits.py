@@ -171,7 +171,7 @@ class RunLimits(RunPolicy):
         self._expired = False
         self._cached: tuple[str, int] = ("", 0)
         self.active = False
-        self._refresh()
+        self._update_active()
 
     # Called by commands and prompts
 
@@ -182,7 +182,7 @@ class RunLimits(RunPolicy):
         """
         self._conversation = Account(limits)
         self._conversations = {self._session_id: self._conversation}
-        self._refresh()
+        self._update_active()
         if scope is not None:
             self._start_timing(scope)
 
@@ -223,7 +223,7 @@ class RunLimits(RunPolicy):
         self._run = None if start.limits is None else Account(start.limits)
         self._stopping, self._ended_by, self._expired = None, None, False
         self._summary_refused = None
-        self._refresh()
+        self._update_active()
         self._start_timing(start.scope)
 
     def end_run(self, cancelled: bool) -> RunEnd | None:
@@ -235,13 +235,13 @@ class RunLimits(RunPolicy):
             self._timer.cancel()
         self._run, self._scope, self._timer = None, None, None
         self._stopping, self._ended_by, self._expired = None, None, False
-        self._refresh()
+        self._update_active()
         return None if ended_by is None else RunEnd(limit=ended_by)
 
-    def stop_run(self, reached: LimitReached) -> None:
+    def refuse_further_requests(self, reached: LimitReached) -> None:
         """Allow no further request in this run, for a reason that is not counted here."""
         self._stopping = reached
-        self._refresh()
+        self._update_active()
 
     def try_continue_run(self) -> bool:
         """Returns False, and records the limit as the end of the run, if no further answer may be requested, however
@@ -257,7 +257,7 @@ class RunLimits(RunPolicy):
         if not self._expired:
             self._ended_by = self._summary_refused
 
-    def has_room(self) -> bool:
+    def can_request_answer(self) -> bool:
         """True if a further answer may be requested; unlike `try_continue_run`, this ends nothing."""
         return self._ended_by is None and self._find_exceeded_limit(turn=True, needed=SHORTEST_ANSWER) is None
 
@@ -273,7 +273,7 @@ class RunLimits(RunPolicy):
         for account in self._accounts():
             reached = account.find_exceeded_limit(("toolCalls",), LimitedUse(tool_calls=1))
             if reached is not None:
-                self.stop_run(reached)
+                self.refuse_further_requests(reached)
                 return f"The tool was not run. {limit_text(reached)}"
         for account in self._accounts():
             account.add(zero_usage(), tool_calls=1)
@@ -283,13 +283,13 @@ class RunLimits(RunPolicy):
         """Warnings about limits of which little is left, each once; none if nothing is left."""
         if not self.active:
             return ()
-        self._add_results(turn.results)
+        self._add_results_usage(turn.results)
         if self._find_exceeded_limit(turn=True, needed=LimitedUse(turns=1, tokens=1)) is not None:
             return ()
         little = [text for account in self._accounts() for text in account.collect_warnings()]
         return (NOTICE.format(left=", ".join(dict.fromkeys(little))),) if little else ()
 
-    def _add_results(self, results: Sequence[ToolResultMessage]) -> None:
+    def _add_results_usage(self, results: Sequence[ToolResultMessage]) -> None:
         """Count the usage of tools that asked a model themselves."""
         for result in results:
             if not isinstance(result.usage, Absent):
@@ -301,7 +301,7 @@ class RunLimits(RunPolicy):
     def wrap_provider(self, provider: ModelProvider) -> ModelProvider:
         return LimitedRequests(provider, self, is_turn=True)
 
-    def wrap_summaries(self, provider: ModelProvider) -> ModelProvider:
+    def wrap_summary_provider(self, provider: ModelProvider) -> ModelProvider:
         """The provider for summaries, which use tokens and cost but are not turns."""
         return LimitedRequests(provider, self, is_turn=False)
 
@@ -358,7 +358,7 @@ class RunLimits(RunPolicy):
     def _accounts(self) -> list[Account]:
         return [account for account in (self._run, self._conversation) if account is not None and account.is_limited]
 
-    def _refresh(self) -> None:
+    def _update_active(self) -> None:
         self.active = self._conversation.is_limited or self._run is not None or self._stopping is not None
 
     # Seconds

@@ -225,9 +225,9 @@ class StreamRules(RunPolicy):
         self._cut: list[CompiledRule] = []
         self._later: list[CompiledRule] = []
 
-    def enter_branch(self, branch: Iterable[EntryLine]) -> None:
+    def restore_from_branch(self, branch: Iterable[EntryLine]) -> None:
         """Restore which rules another conversation was given; the files are read again when needed."""
-        self.reload()
+        self.mark_for_reload()
         self._given = {}
         said = [line for line in branch if line.type in _SAID]
         self._messages, self._cuts = len(said), 0
@@ -236,7 +236,7 @@ class StreamRules(RunPolicy):
             if isinstance(entry, CustomMessageEntry) and entry.custom_type == CUSTOM_TYPE:
                 self._given.update(dict.fromkeys(_rule_names_of(entry), at))
 
-    def reload(self) -> None:
+    def mark_for_reload(self) -> None:
         """Read the files again when they are next needed."""
         self._rules = None
 
@@ -255,7 +255,7 @@ class StreamRules(RunPolicy):
         """What checks the next answer; None if no rule could match."""
         self._cut = []
         self._later = []
-        rules = [rule for rule in self._load_rules() if self._can_match(rule)]
+        rules = [rule for rule in self._load_rules() if self._can_fire(rule)]
         return RuleWatch(rules, self) if rules and self._cuts < MOST_CUTS else None
 
     def on_match(self, rules: list[CompiledRule], kind: BlockKind) -> TtsrTriggered | None:
@@ -268,7 +268,7 @@ class StreamRules(RunPolicy):
         self._cut = cutting
         return TtsrTriggered(rules=[rule.rule for rule in cutting])
 
-    def on_slow_rules(self, rules: list[CompiledRule]) -> None:
+    def disable_slow_rules(self, rules: list[CompiledRule]) -> None:
         """Switch off rules whose expressions take too long, for this conversation."""
         for rule in rules:
             self._report(f"The rule {rule.rule.path} is switched off: its condition takes too long to check")
@@ -302,7 +302,7 @@ class StreamRules(RunPolicy):
                     self._report(f"The rule {rule.path} is ignored: {error}")
         return self._rules
 
-    def _can_match(self, rule: CompiledRule) -> bool:
+    def _can_fire(self, rule: CompiledRule) -> bool:
         last = self._given.get(rule.name)
         return last is None or (rule.gap > 0 and self._messages - last >= rule.gap)
 
@@ -350,7 +350,7 @@ class RuleWatch:
     def _match_window(self, window: Window, rules: list[CompiledRule]) -> TtsrTriggered | None:
         matched, slow = match_rules(rules, window)
         if slow:
-            self._owner.on_slow_rules(slow)
+            self._owner.disable_slow_rules(slow)
         for rule in (*matched, *slow):
             rules.remove(rule)
             self._rules = [other for other in self._rules if other is not rule]
