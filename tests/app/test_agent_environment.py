@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pigeon.app.environment import environment_of_process
-from pigeon.system.environment import Environment, no_terminal_message
+from pigeon.system.environment import Environment, refuse_to_choose_session
 from pigeon.wire.errors import StartupError
 
 
@@ -47,7 +47,7 @@ def test_the_process_lends_its_variables_its_home_and_its_folder(
     assert (environment.home, environment.cwd) == (str(tmp_path / "home"), str(tmp_path))
     monkeypatch.setenv("SET_LATER", "yes")
     assert environment.variables["SET_LATER"] == "yes"
-    assert environment.pick_session is no_terminal_message
+    assert environment.pick_session is refuse_to_choose_session
 
 
 def test_a_folder_that_was_removed_is_no_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -60,4 +60,4 @@ def test_a_folder_that_was_removed_is_no_folder(monkeypatch: pytest.MonkeyPatch,
 
 def test_without_a_terminal_there_is_no_choice() -> None:
     with pytest.raises(StartupError, match=r"^--resume needs a terminal to choose in; here use --session PATH\|ID or"):
-        no_terminal_message("/sessions")
+        refuse_to_choose_session("/sessions")

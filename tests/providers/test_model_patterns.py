@@ -12,7 +12,7 @@ from pigeon.providers.model_patterns import (
     resolve_scope,
     split_level,
 )
-from pigeon.system.globs import model_matcher
+from pigeon.system.globs import compile_model_glob
 from pigeon.wire.model import Model
 from support.model_requests import a_model
 
@@ -117,12 +117,12 @@ def test_a_wrong_level_is_no_match_or_a_warning() -> None:
     ],
 )
 def test_globs(pattern: str, text: str, fits: bool) -> None:
-    assert model_matcher(pattern)(text) is fits
+    assert compile_model_glob(pattern)(text) is fits
 
 
 @given(st.text(alphabet="ab/*?[]!^-\\{}().&|~", max_size=12), st.text(alphabet="ab/-", max_size=8))
 def test_no_glob_breaks(pattern: str, text: str) -> None:
-    model_matcher(pattern)(text)
+    compile_model_glob(pattern)(text)
 
 
 def test_a_scope_keeps_its_order_without_repeats_and_names_what_matched_nothing() -> None:

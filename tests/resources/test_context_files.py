@@ -7,7 +7,7 @@ import os
 import pytest
 
 from pigeon.resources.context_files import LARGEST_FILE, NAMES, read_context_files
-from pigeon.system.paths import HeldPath, hold
+from pigeon.system.paths import HeldPath, resolve_and_hold
 from support.agent_folders import ODD
 
 
@@ -141,7 +141,7 @@ def test_a_file_that_is_swapped_for_a_link_is_not_read(folders, found, monkeypat
     def swap_for_link(asked: str) -> HeldPath:
         os.unlink(path)
         os.symlink(secret, path)
-        return hold(asked)
+        return resolve_and_hold(asked)
 
     monkeypatch.setattr("pigeon.resources.context_files.hold", swap_for_link)
     assert found() == []

@@ -19,7 +19,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from pigeon.system.process.fork_server import scan_children
+from pigeon.system.process.fork_server import make_scanned_child_finder
 from pigeon.system.process.start import Process, ProcessOwner
 
 BETWEEN_LOOKS = 0.005
@@ -134,7 +134,7 @@ def is_tree_running(marker: str) -> bool:
 
 def children(pid: int) -> list[int]:
     """The children of a process, as the process table has them."""
-    return scan_children()(pid)
+    return make_scanned_child_finder()(pid)
 
 
 def note_others() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from pigeon.system import append_file
-from pigeon.system.append_file import AppendFile, FileInUse, agree_on_path, end_agreement, make_private_folder
+from pigeon.system.append_file import AppendFile, FileInUse, agree_on_path, make_private_folder, remove_agreement_link
 
 
 @pytest.fixture
@@ -240,8 +240,8 @@ def test_processes_that_agree_on_a_path_use_the_one_of_the_first(tmp_path: Path)
     link = str(tmp_path / "below" / ".id.lock")
     assert agree_on_path(link, "/first") == "/first"
     assert agree_on_path(link, "/second") == "/first"
-    end_agreement(link)
-    end_agreement(link)
+    remove_agreement_link(link)
+    remove_agreement_link(link)
     assert agree_on_path(link, "/second") == "/second"
 
 

@@ -18,9 +18,9 @@ from pigeon.system.files import (
     read_text,
     read_whole,
     replace_file,
-    swap_file,
+    replace_file_atomically,
 )
-from pigeon.system.paths import hold
+from pigeon.system.paths import resolve_and_hold
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -110,7 +110,7 @@ def test_a_file_that_is_swapped_is_private_and_leaves_nothing_behind(tmp_path: P
     path.chmod(0o644)
     before = os.umask(0)
     try:
-        swap_file(str(path), b"new", 0o600)
+        replace_file_atomically(str(path), b"new", 0o600)
     finally:
         os.umask(before)
     assert (path.read_bytes(), stat.S_IMODE(path.stat().st_mode)) == (b"new", 0o600)
@@ -128,7 +128,7 @@ def test_a_swap_that_fails_leaves_the_old_file_and_nothing_else(
 
     monkeypatch.setattr(os, "fsync", refuse)
     with pytest.raises(OSError, match="no disk"):
-        swap_file(str(path), b"new", 0o600)
+        replace_file_atomically(str(path), b"new", 0o600)
     assert path.read_bytes() == b"old"
     assert os.listdir(tmp_path) == ["file.jsonl"]
 
@@ -142,7 +142,7 @@ def test_a_swapped_file_and_its_name_are_on_the_disk(tmp_path: Path, monkeypatch
         real(descriptor)
 
     monkeypatch.setattr(os, "fsync", note_call)
-    swap_file(str(tmp_path / "x"), b"new", 0o600)
+    replace_file_atomically(str(tmp_path / "x"), b"new", 0o600)
     assert synced == [False, True]
 
 
@@ -249,7 +249,7 @@ def test_errors_are_told_in_the_form_that_hosts_know() -> None:
 
 
 def place_of(path: Path) -> str:
-    with hold(str(path)) as held:
+    with resolve_and_hold(str(path)) as held:
         return held.place
 
 

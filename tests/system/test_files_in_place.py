@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from pigeon.system.files import replace_file, swap_file
+from pigeon.system.files import replace_file, replace_file_atomically
 
 OLD = b"the old content\n" * 700
 NEW = b"something new\n" * 900
@@ -113,7 +113,7 @@ def test_a_disk_that_is_full_half_way_leaves_the_old_content(
     assert (after.st_ino, after.st_mode, after.st_size) == (before.st_ino, before.st_mode, before.st_size)
 
 
-@pytest.mark.parametrize("write", [replace_file, lambda path, data: swap_file(path, data, 0o600)])
+@pytest.mark.parametrize("write", [replace_file, lambda path, data: replace_file_atomically(path, data, 0o600)])
 def test_a_disk_that_is_full_during_a_swap_leaves_the_old_file_and_no_other(file: Path, write: Any) -> None:
     with a_full_disk(5_000), pytest.raises(OSError, match=r".") as caught:
         write(str(file), NEW)

@@ -11,7 +11,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fakes.clock import within
-from pigeon.system.globs import Matcher, find_tool_matcher, grep_tool_matcher, model_matcher, rule_matcher, text_matcher
+from pigeon.system.globs import (
+    Matcher,
+    compile_find_glob,
+    compile_grep_glob,
+    compile_model_glob,
+    compile_rule_glob,
+    compile_text_glob,
+)
 from pigeon.wire.errors import ToolFailed
 
 
@@ -38,7 +45,7 @@ from pigeon.wire.errors import ToolFailed
     ],
 )
 def test_globs_match_what_they_say(pattern: str, matching: list[str], other: list[str]) -> None:
-    matches = find_tool_matcher(pattern)
+    matches = compile_find_glob(pattern)
     assert [path for path in matching if not matches(path)] == []
     assert [path for path in other if matches(path)] == []
 
@@ -46,11 +53,11 @@ def test_globs_match_what_they_say(pattern: str, matching: list[str], other: lis
 def test_a_glob_made_to_hang_does_not() -> None:
     with within(5):
         for pattern in ("*a" * 400 + "b", "**/*a*/" * 100 + "b", "{a,b}" * 8, "[-a" * 300 + "]"):
-            find_tool_matcher(pattern)("a/" * 2000 + "a" * 200)
+            compile_find_glob(pattern)("a/" * 2000 + "a" * 200)
     with pytest.raises(ToolFailed, match="alternatives"):
-        find_tool_matcher("{a,b}" * 20)
+        compile_find_glob("{a,b}" * 20)
     with pytest.raises(ToolFailed, match="1000"):
-        find_tool_matcher("*" * 1001)
+        compile_find_glob("*" * 1001)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +76,7 @@ def test_a_glob_made_to_hang_does_not() -> None:
     ],
 )
 def test_a_glob_that_makes_no_sense_is_an_error_that_says_why(pattern: str, reason: str) -> None:
-    for matcher in (find_tool_matcher, grep_tool_matcher):
+    for matcher in (compile_find_glob, compile_grep_glob):
         with pytest.raises(ToolFailed, match=reason):
             matcher(pattern)
 
@@ -79,7 +86,7 @@ def test_a_glob_that_makes_no_sense_is_an_error_that_says_why(pattern: str, reas
 @given(st.text(alphabet="ab*?[]{},!\\/-", min_size=1, max_size=20), st.text(alphabet="ab/", max_size=12))
 def test_no_glob_breaks_the_matcher(pattern: str, path: str) -> None:
     with contextlib.suppress(ToolFailed):
-        find_tool_matcher(pattern)(path)
+        compile_find_glob(pattern)(path)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +100,7 @@ def test_no_glob_breaks_the_matcher(pattern: str, path: str) -> None:
     ],
 )
 def test_globs_of_grep_begin_at_the_searched_directory(pattern: str, matching: list[str], other: list[str]) -> None:
-    matches = grep_tool_matcher(pattern)
+    matches = compile_grep_glob(pattern)
     assert [path for path in matching if not matches(path)] == []
     assert [path for path in other if matches(path)] == []
 
@@ -113,17 +120,19 @@ names = st.lists(st.text(alphabet="ab[\n", min_size=1, max_size=3), min_size=1, 
 def test_rules_mean_what_they_say(signs: list[str], path: str) -> None:
     pattern = re.sub("/+", "/", "".join(signs))
     if pattern not in ("/", "/**") and not re.search(r"\*\*\*|[^/]\*\*/", pattern):
-        assert rule_matcher(pattern)(path) is (naive(pattern).fullmatch(path) is not None)
+        assert compile_rule_glob(pattern)(path) is (naive(pattern).fullmatch(path) is not None)
 
 
 @given(st.text(alphabet="ab*?[]!-/", max_size=10), st.text(alphabet="ab[]/\n", max_size=10))
 def test_globs_of_texts_cross_slashes_and_know_classes_only_where_that_is_wanted(pattern: str, text: str) -> None:
-    assert text_matcher(pattern)(text) is fnmatchcase(text, pattern)
+    assert compile_text_glob(pattern)(text) is fnmatchcase(text, pattern)
     plain = "".join({"*": ".*", "?": "."}.get(sign, re.escape(sign)) for sign in pattern)
-    assert text_matcher(pattern, classes=False)(text) is (re.fullmatch(plain, text, re.DOTALL) is not None)
+    assert compile_text_glob(pattern, classes=False)(text) is (re.fullmatch(plain, text, re.DOTALL) is not None)
 
 
-@pytest.mark.parametrize("make", [find_tool_matcher, grep_tool_matcher, rule_matcher, model_matcher, text_matcher])
+@pytest.mark.parametrize(
+    "make", [compile_find_glob, compile_grep_glob, compile_rule_glob, compile_model_glob, compile_text_glob]
+)
 @pytest.mark.parametrize("pattern", ["*a" * 9 + "b", "**a*a*b**a*c**a", "a**" * 9 + "b", "**/*a*/" * 9 + "b", "**a/**"])
 def test_no_pattern_takes_more_time_than_the_text_is_long(make: Callable[[str], Matcher], pattern: str) -> None:
     began = time.process_time()
@@ -133,5 +142,5 @@ def test_no_pattern_takes_more_time_than_the_text_is_long(make: Callable[[str], 
 
 
 def test_braces_in_a_class_are_characters_of_it() -> None:
-    matches = find_tool_matcher("[{,}]x")
+    matches = compile_find_glob("[{,}]x")
     assert [text for text in ("{x", ",x", "}x", "x", "[]x") if matches(text)] == ["{x", ",x", "}x"]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pigeon.system.platforms import install_command
+from pigeon.system.platforms import make_install_command
 
 
 @pytest.mark.parametrize(
@@ -20,6 +20,6 @@ def test_the_command_is_that_of_the_program_that_installed_pigeon(
 ) -> None:
     (tmp_path / (mark or "other")).touch()
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
-    told = install_command("websockets", "ray>=2.9")
+    told = make_install_command("websockets", "ray>=2.9")
     assert told.startswith(begins or f"{shlex.quote(sys.executable)} -m pip install ")
     assert told.endswith(" websockets 'ray>=2.9'")

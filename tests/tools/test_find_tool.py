@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fakes.tool_run import call_for_failure, call_for_text, call_tool, paths_in, ripgrep
-from pigeon.system.paths import hold
+from pigeon.system.paths import resolve_and_hold
 from pigeon.system.process.start import ProcessOwner
 from pigeon.tools.find import FindTool
 from pigeon.tools.searching.ripgrep import Ripgrep, SearchEnd
@@ -98,7 +98,7 @@ async def test_names_that_are_no_text_are_found_with_what_is_below(find: FindToo
 async def test_an_aborted_or_endless_look_for_links_ends(project: Path, processes: ProcessOwner) -> None:
     outcome = await call_for_text(FindTool(paths_in(project), ripgrep(processes), time_box=0.0), pattern="*")
     assert outcome.endswith("[Search stopped after 0 seconds. Search a smaller directory for all results]")
-    with hold(str(project)) as folder:
+    with resolve_and_hold(str(project)) as folder:
         assert list(ripgrep(processes).find_unlisted(folder, set(), lambda _: True, lambda: True)) == []
 
 

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fakes.tool_run import FakeRun, PlainFitter, call_for_failure, call_for_text, call_tool, paths_in
-from pigeon.system.shell.truncation import MAX_BYTES, size_of
+from pigeon.system.shell.truncation import MAX_BYTES, utf8_size_of
 from pigeon.tools.line_reading import Slice, read_lines
 from pigeon.tools.read import ReadTool
 from pigeon.tools.write import WriteTool
@@ -140,7 +140,7 @@ async def test_no_file_breaks_the_limits(tmp_path: Path, data: bytes, offset: in
         ReadTool(paths_in(tmp_path), PlainFitter()), path="any", offset=offset, **({"limit": limit} if limit else {})
     )
     body = shown.rpartition("\n\n[")[0] or shown
-    assert size_of(body) <= MAX_BYTES
+    assert utf8_size_of(body) <= MAX_BYTES
     assert body.count("\n") <= 2000
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from pigeon.system.environment import FAMILY, Environment, no_terminal_message
+from pigeon.system.environment import FAMILY, Environment, refuse_to_choose_session
 
 
 def family_agent_of(program: str) -> str:
@@ -16,7 +16,9 @@ def family_agent_of(program: str) -> str:
 
 
 def environment_of_process(
-    program: str = "", pick_session: Callable[[str], str] = no_terminal_message, module_path: list[str] | None = None
+    program: str = "",
+    pick_session: Callable[[str], str] = refuse_to_choose_session,
+    module_path: list[str] | None = None,
 ) -> Environment:
     """The surroundings of this process; the variables are those of the process, not a copy.
 

@@ -19,7 +19,7 @@ from typing import Any
 from pigeon.config.json_file import read_json
 from pigeon.system.append_file import make_private_folder
 from pigeon.system.clock import monotonic_ms
-from pigeon.system.paths import absolute_entries
+from pigeon.system.paths import keep_absolute_entries
 from pigeon.system.process.start import ProcessOwner
 from pigeon.wire import codec
 from pigeon.wire.errors import BadRecord
@@ -65,7 +65,7 @@ class AuthFile:
         import fcntl
 
         from pigeon.config.json_file import has_comments
-        from pigeon.system.files import swap_file
+        from pigeon.system.files import replace_file_atomically
 
         folder = os.path.dirname(self.path)
         try:
@@ -79,7 +79,9 @@ class AuthFile:
                         return f"{self.path} has comments, which would be lost; the sign-in was not saved"
                 except FileNotFoundError:
                     entries = {}
-                swap_file(os.path.realpath(self.path), codec.encode({**entries, name: entry}) + b"\n", 0o600)
+                replace_file_atomically(
+                    os.path.realpath(self.path), codec.encode({**entries, name: entry}) + b"\n", 0o600
+                )
             finally:
                 os.close(lock)
         except (OSError, BadRecord) as error:
@@ -129,7 +131,7 @@ class Values:
         owner: ProcessOwner | None,
         cwd: str = "/",
         keep_ms: int = KEEP_MS,
-        search_path: Callable[[str | None], str] = absolute_entries,
+        search_path: Callable[[str | None], str] = keep_absolute_entries,
     ) -> None:
         self._environ = environ
         self._owner = owner

@@ -286,7 +286,7 @@ def write_page(path: str, pieces: Iterable[bytes], protected: str | None = None,
         if os.path.commonpath([start, os.path.realpath(os.path.dirname(path))]) != start:
             raise Refusal(f"The page cannot be written to {called}: a link leads out of {start}. Give an absolute path")
     try:
-        files.put_file(path, pieces, PRIVATE)
+        files.create_or_replace_file(path, pieces, PRIVATE)
     except OSError as error:
         raise Refusal(files.error_text(error, "open", called)) from None
 

@@ -15,7 +15,7 @@ from pigeon.session.history.file_store import FileStore
 from pigeon.session.history.reading import LoadedSession, load_session
 from pigeon.session.history.views import session_name_of, stats_of, usage_of
 from pigeon.system.environment import Environment
-from pigeon.system.files import put_file
+from pigeon.system.files import create_or_replace_file
 from pigeon.system.paths import expand_home
 from pigeon.wire import codec
 from pigeon.wire.answers import BranchInfo, FoundText, HtmlPiece
@@ -201,7 +201,7 @@ def _trajectory_of(
     def write_image_file(name: str, data: bytes) -> str | None:
         with suppress(FileExistsError):
             os.mkdir(images, 0o700)
-        put_file(os.path.join(images, name), data, 0o600)
+        create_or_replace_file(os.path.join(images, name), data, 0o600)
         return f"{os.path.basename(images)}/{name}"
 
     made = Trajectory(write_image_file)

@@ -14,7 +14,7 @@ from msgspec import Struct
 from pigeon.frontends.call import CommandLine
 from pigeon.system.environment import Environment
 from pigeon.system.files import read_whole
-from pigeon.system.paths import hold
+from pigeon.system.paths import resolve_and_hold
 from pigeon.wire.base import Json
 from pigeon.wire.errors import PigeonError, StartupError, UsageError
 
@@ -96,7 +96,7 @@ def _read_files(
         path = environment.absolute_path(name)
         try:
             # Held, so that the file that was checked is the one that is read: it may be a link that a command has made.
-            with hold(path) as held:
+            with resolve_and_hold(path) as held:
                 if (why := why_hidden(held.place)) is not None:
                     raise UsageError(f"@{name}: {why}. If the model may see it, pipe it in: pigeon -p ... < FILE")
                 data = read_whole(held, LARGEST_FILE)

@@ -307,10 +307,10 @@ def _split_search_words(text: str) -> list[str]:
 
 
 def _is_wanted(name: str, only: tuple[str, ...] | None, without: tuple[str, ...]) -> bool:
-    from pigeon.system.globs import text_matcher
+    from pigeon.system.globs import compile_text_glob
 
     def is_named_by(patterns: Sequence[str]) -> bool:
-        return any(text_matcher(pattern, classes=False)(name) for pattern in patterns)
+        return any(compile_text_glob(pattern, classes=False)(name) for pattern in patterns)
 
     return (only is None or is_named_by(only)) and not is_named_by(without)
 

@@ -13,7 +13,7 @@ from pigeon.agent.tool_facts import ToolFacts
 from pigeon.mcp.connector.records import CallTool, OfferedTool, ServerResult
 from pigeon.mcp.server import ToolServer
 from pigeon.system.shell.shell import Workplace
-from pigeon.system.shell.truncation import Shown, head_of, human_size
+from pigeon.system.shell.truncation import Shown, human_size, truncate_to_head
 from pigeon.tools.server_tools import server_tool_facts
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT, Json
@@ -113,7 +113,7 @@ def outcome_of(answer: ServerResult, place: Workplace, tool: str) -> ToolOutcome
     """A result within the limits of all tools; if it is cut, the full text is stored in a file."""
     texts = [block.text for block in answer.content if isinstance(block, TextContent)]
     whole = "\n".join(texts)
-    shown = head_of(whole)
+    shown = truncate_to_head(whole)
     if shown.first_line_exceeds_limit:
         # Many servers answer with a single long line: its beginning is better than nothing.
         shown = replace(shown, text=whole.encode("utf-8", "replace")[: shown.limits.bytes].decode("utf-8", "ignore"))

@@ -23,7 +23,7 @@ from pigeon.permissions.shell_programs import (
     SETTING_VARIABLES,
 )
 from pigeon.permissions.shell_words import ASSIGNMENT, Redirection, ShellScript, ShellWord
-from pigeon.system.globs import text_matcher
+from pigeon.system.globs import compile_text_glob
 
 MOST_PREFIXES = 8
 _PROGRAM = re.compile(r"[\w.+@%:,/-]+")
@@ -85,7 +85,7 @@ def _is_allowed(patterns: Sequence[str], piece: str, beginning: str = "", variab
     return any(
         pattern.startswith(beginning)
         and all(re.search(rf"\b{name}\b", pattern) for name in variables)
-        and text_matcher(pattern, classes=False)(piece)
+        and compile_text_glob(pattern, classes=False)(piece)
         for pattern in patterns
     )
 
@@ -97,7 +97,9 @@ def _are_assignments_covered(words: list[ShellWord], pattern: str) -> bool:
         if assigned is None:
             return _is_command_covered(words[at:], [pattern], 1)
         wanted, _, pattern = pattern.partition(" ")
-        if not wanted.startswith(assigned[0]) or not text_matcher(wanted, classes=False)(_text_for_allow_rules([word])):
+        if not wanted.startswith(assigned[0]) or not compile_text_glob(wanted, classes=False)(
+            _text_for_allow_rules([word])
+        ):
             return False
     return not pattern
 

@@ -22,7 +22,7 @@ from pigeon.permissions.handed_scripts import may_run_its_words, names_defined_i
 from pigeon.permissions.shell_programs import FINDING, FINDING_OPTIONS, RUNNERS
 from pigeon.permissions.shell_syntax import KEYWORDS
 from pigeon.permissions.shell_words import ASSIGNMENT, ShellScript, ShellWord
-from pigeon.system.globs import Matcher, any_text_matcher, text_matcher
+from pigeon.system.globs import Matcher, compile_any_text_glob, compile_text_glob
 
 MOST_UNCERTAIN = 1000
 LONGEST_GLOB = 200
@@ -53,8 +53,8 @@ def _matchers_of(pattern: str) -> _PatternMatchers:
     forms = [plain, f"{name} -* {rest}"] if rest and not rest.startswith("*") else [plain]
     if rest == "*":  # without any argument it is the same program
         forms.append(name)
-    inside = [any_text_matcher(f"*{sign}{form}") for form in forms for sign in " /"]
-    return _PatternMatchers(name, forms, [any_text_matcher(form) for form in forms], inside)
+    inside = [compile_any_text_glob(f"*{sign}{form}") for form in forms for sign in " /"]
+    return _PatternMatchers(name, forms, [compile_any_text_glob(form) for form in forms], inside)
 
 
 class PossibleCommands:
@@ -96,12 +96,12 @@ class PossibleCommands:
     def _can_match_shape(self, shape: str, rest: str, matchers: _PatternMatchers) -> bool:
         """Whether a command whose name has this shape could match a pattern."""
         if not shape.strip("*"):
-            if not any_text_matcher(matchers.name)(self._joined_names):
+            if not compile_any_text_glob(matchers.name)(self._joined_names):
                 return False
-        elif not text_matcher(shape)(matchers.name):
+        elif not compile_text_glob(shape)(matchers.name):
             return False
         text = f"{matchers.name} {rest}".rstrip()
-        return any(text_matcher(form, classes=False)(text) for form in matchers.forms)
+        return any(compile_text_glob(form, classes=False)(text) for form in matchers.forms)
 
     def _add_script(self, script: ShellScript) -> None:
         separators = str.maketrans(dict.fromkeys(script.variables["IFS"], " "))

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from pigeon.agent.interfaces import ArgumentSubject, CommandSubject, PathSubject, Subject
 from pigeon.config.layers import NO_RULES
-from pigeon.system.globs import any_text_matcher, rule_matcher, text_matcher
+from pigeon.system.globs import compile_any_text_glob, compile_rule_glob, compile_text_glob
 from pigeon.system.paths import PathResolver, expand_home, fold_spelling
 from pigeon.tools.catalog import READ, WRITE, facts_of
 from pigeon.tools.server_tools import PREFIX
@@ -348,7 +348,7 @@ def _is_for_tool(rule: PermissionRule, tool: str, strictly: bool) -> bool:
     tool = tool if strictly else tool.lower()
     if named.startswith(PREFIX) and tool.startswith(f"{named}__"):
         return True
-    return text_matcher(named, classes=False)(tool)
+    return compile_text_glob(named, classes=False)(tool)
 
 
 class _CalledWith:
@@ -419,7 +419,7 @@ class _CalledWith:
         return False
 
     def _certainly_matches(self, pattern: str, name: str, text: str) -> bool:
-        matches = text_matcher(unicodedata.normalize("NFC", pattern), classes=False)
+        matches = compile_text_glob(unicodedata.normalize("NFC", pattern), classes=False)
         if not matches(text) or (".." in text.split("/") and not matches(os.path.normpath(text))):
             return False
         return not self._is_command_argument(name) or self._is_covered([pattern], text)
@@ -502,7 +502,7 @@ class _ArgumentTexts:
         self._joined = f"\0{joined}\0{'' if joined.isascii() else unicodedata.normalize('NFC', joined)}\0"
 
     def has_match(self, pattern: str) -> bool:
-        return any_text_matcher(unicodedata.normalize("NFC", pattern))(self._joined)
+        return compile_any_text_glob(unicodedata.normalize("NFC", pattern))(self._joined)
 
 
 def _path_matches(pattern: str, path: PlacedPath, paths: PathResolver, strictly: bool) -> bool:
@@ -523,10 +523,10 @@ def _place_matches(pattern: str, place: str, roots: list[str]) -> bool:
     """Whether a pattern covers a place: a name at any depth, a path from the working directory, or an absolute one."""
     below = [place[len(root.rstrip("/")) + 1 :] or "." for root in roots if _is_below(place, root)]
     if "/" not in pattern.rstrip("/"):
-        matches = rule_matcher(pattern.rstrip("/"))
+        matches = compile_rule_glob(pattern.rstrip("/"))
         parts = (below[0] if below else place).split("/")
         return any(matches(part) for part in parts if part)
-    matches = rule_matcher(pattern.removeprefix("./").rstrip("/"))
+    matches = compile_rule_glob(pattern.removeprefix("./").rstrip("/"))
     if pattern.startswith("/"):
         return matches(place)
     return any(matches(text) for text in below) or (pattern.startswith("**/") and matches(place.lstrip("/")))

@@ -124,10 +124,10 @@ def resolve_scope(patterns: Iterable[str], models: Sequence[Model]) -> tuple[lis
 
 def _match_pattern(pattern: str, models: Sequence[Model]) -> tuple[list[LeveledModel], str | None]:
     if any(sign in pattern for sign in GLOB_SIGNS):
-        from pigeon.system.globs import model_matcher
+        from pigeon.system.globs import compile_model_glob
 
         text, level = split_level(pattern)
-        matches = model_matcher(text)
+        matches = compile_model_glob(text)
         found = [model for model in models if matches(model.reference) or matches(model.id)]
         return [(model, level) for model in found], None if found else _no_match_warning(pattern)
     same, level = _match_every_provider(pattern, models)

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from pigeon.resources.roots import ancestors
 from pigeon.system.files import check_regular, error_text, read_beginning
-from pigeon.system.paths import hold
+from pigeon.system.paths import resolve_and_hold
 
 NAMES = ("AGENTS.override.md", "AGENTS.md", "AGENTS.MD", "CLAUDE.md", "CLAUDE.MD")
 LARGEST_FILE = 65_536
@@ -94,7 +94,7 @@ def _read_context_file(path: str, room: int, of_user: bool, report: Callable[[st
         return None
     try:
         # Held, so that the checked file is the one that is read: a link may have replaced it since then.
-        with hold(path) as held:
+        with resolve_and_hold(path) as held:
             problem = _find_reason_not_to_read(
                 path, held.place, None if of_user else _find_repository_root(os.path.dirname(path))
             )

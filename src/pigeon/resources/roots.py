@@ -14,7 +14,7 @@ from typing import Literal
 from msgspec import Struct
 
 from pigeon.config.paths import project_dirs
-from pigeon.system.globs import text_matcher
+from pigeon.system.globs import compile_text_glob
 from pigeon.system.paths import absolute_path
 from pigeon.wire.answers import SlashCommand, SourceInfo
 
@@ -37,7 +37,7 @@ class Selection(Struct, frozen=True):
 
     def _is_excluded_by_pattern(self, path: str) -> bool:
         forms = (path, os.path.relpath(path, self.base), os.path.basename(path))
-        return any(text_matcher(pattern)(form) for pattern in self.patterns for form in forms)
+        return any(compile_text_glob(pattern)(form) for pattern in self.patterns for form in forms)
 
 
 def selection_of(entries: Sequence[str], base: str, home: str) -> Selection:

@@ -372,7 +372,7 @@ class SandboxControl:
         from msgspec.structs import replace
 
         sealed = replace(wall.policy, mode="read-only", writable=(), sealed=True)
-        self._processes.enclose(wall, wall.with_policy(sealed))
+        self._processes.set_walls(wall, wall.with_policy(sealed))
 
     def _make_wall(self, policy: SandboxPolicy, builder: WallBuilder, program: str, apart: bool = False) -> Wall:
         from pigeon.sandbox.wall import Wall

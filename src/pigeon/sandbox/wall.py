@@ -21,7 +21,7 @@ from typing import Literal
 from pigeon.sandbox.plan import STANDS_IN_SINCE, Mount, MountPlan, plan_of
 from pigeon.sandbox.policy import SandboxPolicy, is_inside
 from pigeon.sandbox.seccomp import build_filter_for
-from pigeon.system.paths import absolute_entries
+from pigeon.system.paths import keep_absolute_entries
 from pigeon.system.process.messages import BubblewrapWall, LandlockWall
 from pigeon.system.process.start import EnclosedProgram
 
@@ -229,7 +229,7 @@ def _bind_option(mount: Mount) -> str:
 
 def find_bubblewrap(search_path: str | None, written: Sequence[str]) -> str | None:
     """The program `bwrap`, from entries of a PATH that are in no folder to which commands can or could write."""
-    for folder in filter(None, absolute_entries(search_path).split(os.pathsep)):
+    for folder in filter(None, keep_absolute_entries(search_path).split(os.pathsep)):
         candidate = os.path.realpath(os.path.join(folder, "bwrap"))
         planted = any(is_inside(candidate, folder) for folder in written)
         if not planted and os.path.isfile(candidate) and os.access(candidate, os.X_OK):

@@ -12,7 +12,7 @@ from typing import Any
 
 from pigeon.system.append_file import make_private_folder
 from pigeon.system.files import read_whole, replace_file
-from pigeon.system.paths import absolute_entries
+from pigeon.system.paths import keep_absolute_entries
 from pigeon.wire import codec
 from pigeon.wire.errors import BadRecord
 
@@ -39,7 +39,7 @@ def filter_programs_path(agent_dir: str, search_path: str | None, *also: str) ->
         written = [*written_folders(agent_dir), *map(os.path.realpath, also)]
     except (OSError, BadRecord):
         return os.defpath
-    entries = absolute_entries(search_path).split(os.pathsep)
+    entries = keep_absolute_entries(search_path).split(os.pathsep)
     real = {entry: f"{os.path.realpath(entry)}/" for entry in entries}
     return os.pathsep.join(one for one in entries if not any(real[one].startswith(f"{above}/") for above in written))
 

@@ -156,7 +156,7 @@ def agree_on_path(link: str, path: str) -> str:
     raise FileInUse(errno.EBUSY, "other processes create and remove the file again and again", path)
 
 
-def end_agreement(link: str) -> None:
+def remove_agreement_link(link: str) -> None:
     """Remove the link: the file exists, so that others find it, or it could not be created."""
     with suppress(FileNotFoundError):
         os.unlink(link)

@@ -32,7 +32,7 @@ async def sleep_ms(ms: float) -> None:
     await asyncio.sleep(ms / 1000)
 
 
-def speed_of(text: str) -> float | None:
+def parse_speed(text: str) -> float | None:
     """The factor of the recorded speed, 0 for as fast as possible; None if it is not a speed."""
     if text == "max":
         return 0
@@ -80,7 +80,7 @@ class _WatchedSelector(selectors.DefaultSelector):
         self.lost = 0.0
         self._seen = time.monotonic()
 
-    def observe(self) -> float:
+    def read_time_noting_loss(self) -> float:
         """The time now; a long gap since the last look, without waiting for anything, counts as lost."""
         now = time.monotonic()
         if now - self._seen > STANDSTILL:
@@ -90,7 +90,7 @@ class _WatchedSelector(selectors.DefaultSelector):
 
     def select(self, timeout: float | None = None) -> list[Any]:
         """Wait; a wait much longer than requested counts as lost."""
-        before = self.observe()
+        before = self.read_time_noting_loss()
         ready = super().select(timeout)
         self._seen = time.monotonic()
         waited = self._seen - before
@@ -113,4 +113,4 @@ class SteadyLoop(asyncio.SelectorEventLoop):
 
     def time(self) -> float:
         """Seconds in which the process could work."""
-        return self._watched.observe() - self._watched.lost
+        return self._watched.read_time_noting_loss() - self._watched.lost

@@ -24,7 +24,7 @@ FAMILY = {"pi": ".pi", "omp": ".omp", "xcsh": ".xcsh"}
 DOCS_FOLDER = os.path.join(os.path.dirname(os.path.dirname(__file__)), "docs")
 
 
-def no_terminal_message(folder: str) -> str:
+def refuse_to_choose_session(folder: str) -> str:
     """The error message if no person can be asked which session to resume."""
     raise StartupError("--resume needs a terminal to choose in; here use --session PATH|ID or --continue")
 
@@ -47,7 +47,7 @@ class Environment(Struct, frozen=True, kw_only=True):
     now: Callable[[], int] = clock.now_ms
     ids: Ids = RANDOM_IDS
     reproducible: bool = False
-    pick_session: Callable[[str], str] = no_terminal_message
+    pick_session: Callable[[str], str] = refuse_to_choose_session
     module_path: list[str] | None = None
 
     @property

@@ -17,7 +17,7 @@ import stat
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import TypeVar
 
-from pigeon.system.paths import HeldPath, hold
+from pigeon.system.paths import HeldPath, resolve_and_hold
 
 _T = TypeVar("_T")
 _BLOCK = 1 << 20
@@ -135,7 +135,7 @@ def replace_file(path: str | HeldPath, data: bytes, mode: int | None = None) -> 
     A file with several names, or in a folder where nothing can be created, is overwritten in place instead.
     """
     if isinstance(path, str):
-        with hold(path) as held:
+        with resolve_and_hold(path) as held:
             replace_file(held, data, mode)
         return
     if path.is_folder:
@@ -151,14 +151,14 @@ def replace_file(path: str | HeldPath, data: bytes, mode: int | None = None) -> 
             _overwrite(path, data)
             return
     try:
-        _swap(path.name, data, mode, before, folder=folder)
+        _write_and_rename(path.name, data, mode, before, folder=folder)
     except OSError as error:
         if before is None or error.errno not in _NO_SWAP:
             raise
         _overwrite(path, data)
 
 
-def put_file(path: str, data: bytes | Iterable[bytes], mode: int) -> None:
+def create_or_replace_file(path: str, data: bytes | Iterable[bytes], mode: int) -> None:
     """Create a file in an existing folder, replacing a regular file of that name.
 
     Data may be an iterable of pieces, which are written as they come; if it raises an error, nothing has changed.
@@ -172,14 +172,14 @@ def put_file(path: str, data: bytes | Iterable[bytes], mode: int) -> None:
     try:
         with contextlib.suppress(FileNotFoundError):
             check_regular(os.stat(name or ".", dir_fd=descriptor, follow_symlinks=False).st_mode, path)
-        _swap(name, data, mode, folder=descriptor)
+        _write_and_rename(name, data, mode, folder=descriptor)
     finally:
         os.close(descriptor)
 
 
-def swap_file(path: str, data: bytes, mode: int) -> None:
+def replace_file_atomically(path: str, data: bytes, mode: int) -> None:
     """Replace one file by another in one step, and wait until the disk has it; never writes in place."""
-    _swap(path, data, mode, durable=True)
+    _write_and_rename(path, data, mode, durable=True)
     with contextlib.suppress(OSError):
         sync_folder(os.path.dirname(path))
 
@@ -193,7 +193,7 @@ def sync_folder(folder: str) -> None:
         os.close(descriptor)
 
 
-def _swap(
+def _write_and_rename(
     target: str,
     data: bytes | Iterable[bytes],
     mode: int | None,
@@ -239,7 +239,7 @@ def _overwrite(path: HeldPath, data: bytes) -> None:
         size = os.fstat(descriptor).st_size
         old = _read(descriptor, min(size, len(data))) if readable else None
         try:
-            _reserve(descriptor, len(data))
+            _reserve_disk_space(descriptor, len(data))
             _write(descriptor, data, 0)
             os.ftruncate(descriptor, len(data))
         except BaseException as error:
@@ -256,7 +256,7 @@ def _open_for_writing(path: HeldPath) -> tuple[int, bool]:
         return path.open(os.O_WRONLY), False
 
 
-def _reserve(descriptor: int, size: int) -> None:
+def _reserve_disk_space(descriptor: int, size: int) -> None:
     """Reserve space for everything before the first byte changes, if the system can do that."""
     reserve = getattr(os, "posix_fallocate", None)
     if reserve is None or size <= os.fstat(descriptor).st_blocks * 512:

@@ -48,7 +48,7 @@ _RULES = GlobSyntax(classes=False, escapes=False, deep=True, itself=True)
 _MODELS = GlobSyntax(escapes=False, deep=True)
 
 
-def find_tool_matcher(pattern: str) -> Matcher:
+def compile_find_glob(pattern: str) -> Matcher:
     """Globs of `find`: with braces; a pattern without a slash matches the last name, one with a slash at any depth.
 
     A pattern without an upper-case letter ignores case.
@@ -58,34 +58,34 @@ def find_tool_matcher(pattern: str) -> Matcher:
     if whole_path and not pattern.startswith(("/", "**/")):
         pattern = f"**/{pattern}"
     any_case = not any(character.isupper() for character in pattern)
-    return _brace_matcher(pattern, whole_path, re.IGNORECASE if any_case else re.NOFLAG)
+    return _compile_brace_matcher(pattern, whole_path, re.IGNORECASE if any_case else re.NOFLAG)
 
 
-def grep_tool_matcher(pattern: str) -> Matcher:
+def compile_grep_glob(pattern: str) -> Matcher:
     """The same for `grep`: case counts, a pattern with a slash matches the whole path, and one that ends in a slash
     everything below."""
     _require_valid(pattern)
     whole_path = "/" in pattern
     rooted = pattern.removeprefix("./").removeprefix("/")
-    return _brace_matcher(f"{rooted}**" if rooted.endswith("/") else rooted, whole_path, re.NOFLAG)
+    return _compile_brace_matcher(f"{rooted}**" if rooted.endswith("/") else rooted, whole_path, re.NOFLAG)
 
 
 @lru_cache(maxsize=4096)
-def rule_matcher(pattern: str) -> Matcher:
+def compile_rule_glob(pattern: str) -> Matcher:
     """Paths of permission rules: only `*`, `?` and `**` are special."""
-    return _compile_matcher(path_expression(pattern, _RULES))
+    return _compile_matcher(glob_to_regex(pattern, _RULES))
 
 
-def model_matcher(pattern: str) -> Matcher:
+def compile_model_glob(pattern: str) -> Matcher:
     """References of models: with classes, ignoring case; a pattern with an invalid class is a plain text."""
     try:
-        return _compile_matcher(path_expression(pattern, _MODELS), re.IGNORECASE)
+        return _compile_matcher(glob_to_regex(pattern, _MODELS), re.IGNORECASE)
     except re.error:
         return _compile_matcher(re.escape(pattern), re.IGNORECASE)
 
 
 @lru_cache(maxsize=512)
-def text_matcher(pattern: str, classes: bool = True) -> Matcher:
+def compile_text_glob(pattern: str, classes: bool = True) -> Matcher:
     """Any text, such as a command: `*` and `?` match slashes too. These are the globs of `fnmatch`, which are
     linear."""
     from fnmatch import translate
@@ -94,7 +94,7 @@ def text_matcher(pattern: str, classes: bool = True) -> Matcher:
 
 
 @lru_cache(maxsize=512)
-def any_text_matcher(pattern: str) -> Matcher:
+def compile_any_text_glob(pattern: str) -> Matcher:
     """The same for any of several texts, joined with two NULs between them; only `*` and `?` are special.
 
     One search over all of them is much faster than a match of each.
@@ -110,39 +110,39 @@ def any_text_matcher(pattern: str) -> Matcher:
     return lambda texts: all(literal in texts for literal in literals) and search(texts) is not None
 
 
-def path_expression(pattern: str, syntax: GlobSyntax = _PLAIN) -> str:
+def glob_to_regex(pattern: str, syntax: GlobSyntax = _PLAIN) -> str:
     """A regular expression for a whole path, to be compiled with `DOTALL`; braces are not special."""
     below = pattern == "**" or pattern.endswith("/**")
     itself = below and syntax.itself and pattern != "**"
-    pieces = _pieces(pattern[: -3 if itself else -2] if below else pattern, syntax)
+    pieces = _split_pieces(pattern[: -3 if itself else -2] if below else pattern, syntax)
     blocks: list[list[tuple[str, str]]] = []
     for wildcard, piece in pieces:
         if not blocks or wildcard in _CROSSING:
             blocks.append([])
         blocks[-1].append((wildcard, piece))
     ends = not below or itself
-    expression = "".join(_block_expression(block) for block in (blocks[:-1] if ends else blocks))
+    expression = "".join(_block_to_regex(block) for block in (blocks[:-1] if ends else blocks))
     if not ends:
         return expression + (".*" if syntax.deep else ".+")
-    return expression + _last_block(blocks[-1]) + ("(?:/.*)?" if itself else "")
+    return expression + _last_block_to_regex(blocks[-1]) + ("(?:/.*)?" if itself else "")
 
 
-def _block_expression(block: list[tuple[str, str]]) -> str:
+def _block_to_regex(block: list[tuple[str, str]]) -> str:
     """The pieces up to the next wildcard that crosses names: their first place is the best one."""
     steps = "".join(f"(?>[^/]*?{piece})" for _, piece in block[1:])
-    start = _start_expression(*block[0], alone=not steps)
+    start = _block_start_to_regex(*block[0], alone=not steps)
     return f"(?>{start}{steps})" if block[0][0] in _CROSSING else start + steps
 
 
-def _last_block(block: list[tuple[str, str]]) -> str:
+def _last_block_to_regex(block: list[tuple[str, str]]) -> str:
     """The pieces after the last wildcard that crosses names: the last of them is at the end of the path."""
-    start = _start_expression(*block[0], alone=len(block) == 1)
+    start = _block_start_to_regex(*block[0], alone=len(block) == 1)
     if len(block) == 1:
         return start
     return start + "".join(f"(?>[^/]*?{piece})" for _, piece in block[1:-1]) + f"[^/]*{block[-1][1]}"
 
 
-def _start_expression(wildcard: str, piece: str, alone: bool) -> str:
+def _block_start_to_regex(wildcard: str, piece: str, alone: bool) -> str:
     """The beginning of a block. If the text after a piece in the middle of a name fails, it also fails after any later
     one there."""
     if wildcard == _DEEP:
@@ -150,7 +150,7 @@ def _start_expression(wildcard: str, piece: str, alone: bool) -> str:
     return f"(?:[^/]+/)*?{piece}" if wildcard == _NAMES else piece
 
 
-def _pieces(pattern: str, syntax: GlobSyntax) -> list[tuple[str, str]]:
+def _split_pieces(pattern: str, syntax: GlobSyntax) -> list[tuple[str, str]]:
     """The pattern as pieces of fixed length, each an expression with the wildcard before it."""
     pieces = [("", "")]
     at = 0
@@ -192,7 +192,7 @@ def _parse_class(pattern: str, at: int) -> tuple[str, int]:
     negated = body[:1] in ("!", "^")
     members = _MEMBERS.findall(body[1:] if negated else body)
     inside = "".join(
-        f"{_escape_character(a)}-{_escape_character(b)}" if a else _escape_character(single) for a, b, single in members
+        f"{_escape_for_regex(a)}-{_escape_for_regex(b)}" if a else _escape_for_regex(single) for a, b, single in members
     )
     return f"(?!/)[{'^' if negated else ''}{inside}]", end + 1
 
@@ -202,7 +202,7 @@ def _class_end(pattern: str, at: int) -> int:
     return pattern.find("]", at + 2 if pattern[at : at + 1] in ("!", "^") else at + 1)
 
 
-def _escape_character(character: str) -> str:
+def _escape_for_regex(character: str) -> str:
     return character if character.isalnum() else f"\\{character}"
 
 
@@ -211,11 +211,11 @@ def _compile_matcher(expression: str, case: re.RegexFlag = re.NOFLAG) -> Matcher
     return lambda text: fullmatch(text) is not None
 
 
-def _brace_matcher(pattern: str, whole_path: bool, case: re.RegexFlag) -> Matcher:
-    alternatives = _alternatives(pattern)
+def _compile_brace_matcher(pattern: str, whole_path: bool, case: re.RegexFlag) -> Matcher:
+    alternatives = _expand_braces(pattern)
     for one in alternatives:
         _refuse_mistake(one)  # characters that are adjacent now may form a reversed range
-    tests = [_compile_matcher(path_expression(one), case) for one in alternatives]
+    tests = [_compile_matcher(glob_to_regex(one), case) for one in alternatives]
 
     def matches(path: str) -> bool:
         subject = path if whole_path else path.rpartition("/")[2]
@@ -269,7 +269,7 @@ def _ranges(members: str) -> list[tuple[str, str]]:
     return [(a, b) for a, b, _ in _MEMBERS.findall(members.lstrip("!^")) if a]
 
 
-def _alternatives(pattern: str) -> list[str]:
+def _expand_braces(pattern: str) -> list[str]:
     done: list[str] = []
     waiting = [pattern]
     while waiting:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 
 from pigeon.system.files import read_whole
-from pigeon.system.globs import LONGEST, path_expression
+from pigeon.system.globs import LONGEST, glob_to_regex
 from pigeon.system.paths import expand_home
 
 _BIGGEST = 1 << 20
@@ -54,7 +54,7 @@ def _parse_line(line: str) -> tuple[re.Pattern[str], bool, bool] | None:
     rooted = "/" in path
     glob = path.removeprefix("/") if rooted else f"**/{path}"
     try:
-        return re.compile(path_expression(glob), re.DOTALL), pattern == line, path != pattern
+        return re.compile(glob_to_regex(glob), re.DOTALL), pattern == line, path != pattern
     except re.error:
         return None
 

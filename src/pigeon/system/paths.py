@@ -43,7 +43,7 @@ def absolute_path(path: str, base: str, home: str) -> str:
     return os.path.normpath(os.path.join(base, expand_home(path, home)))
 
 
-def absolute_entries(search_path: str | None) -> str:
+def keep_absolute_entries(search_path: str | None) -> str:
     """The absolute entries of a PATH, or `os.defpath` without a PATH.
 
     An empty or relative entry would run programs of the working directory, which may be anything. This is for the
@@ -128,7 +128,7 @@ class HeldPath:
         self.close()
 
 
-def hold(path: str, names: tuple[str, ...] = ()) -> HeldPath:
+def resolve_and_hold(path: str, names: tuple[str, ...] = ()) -> HeldPath:
     """The file that an absolute path names now, with all links resolved; raises `OSError` if the system has no
     descriptors left."""
     rest: list[str] = []
@@ -177,7 +177,7 @@ class PathResolver(Struct, frozen=True):
         if for_reading:
             target = _existing_spelling(target)
         try:
-            held = hold(target, tuple(dict.fromkeys((literal, plain, target))))
+            held = resolve_and_hold(target, tuple(dict.fromkeys((literal, plain, target))))
         except OSError as error:
             raise ToolFailed(f"Cannot look at {path}: {error.strerror or error}") from error
         if any(map(is_process_memory, (*held.names, held.place))):

@@ -17,7 +17,7 @@ def unsupported_reason() -> str | None:
     return WINDOWS if sys.platform == "win32" else None
 
 
-def install_command(*packages: str) -> str:
+def make_install_command(*packages: str) -> str:
     """The command that installs packages for Pigeon: pipx and uv have given it a separate environment."""
     import shlex
 

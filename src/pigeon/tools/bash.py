@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, ClassVar
 from pigeon.agent.inference import ToolSpec
 from pigeon.agent.interfaces import NO_HOST, CommandSubject, HostAccess, ToolRun
 from pigeon.agent.tool_facts import ToolFacts
-from pigeon.system.shell.shell import LONGEST_TIMEOUT, ShellMissing, ShellResult, Workplace, capture_text, run_shell
+from pigeon.system.shell.shell import (
+    LONGEST_TIMEOUT,
+    ShellMissing,
+    ShellResult,
+    Workplace,
+    make_shell_result,
+    run_shell,
+)
 from pigeon.system.shell.truncation import MAX_BYTES, MAX_LINES, Shown, human_size
 from pigeon.tools.base import BaseTool, ToolParts, make_text_outcome
 from pigeon.wire.base import Json
@@ -116,7 +123,7 @@ class BashTool(BaseTool):
         """Only the end is reported, because the host itself shows the output."""
         place = self._place
         end = await self._host.run(run, place.shell.argv(command), place.cwd, place.environment(), timeout)
-        return await asyncio.to_thread(capture_text, end.output, place, end.exit_code, end.cause)
+        return await asyncio.to_thread(make_shell_result, end.output, place, end.exit_code, end.cause)
 
 
 def _add_parameters(parameters: dict[str, Json], more: dict[str, Json]) -> dict[str, Json]:

@@ -11,7 +11,7 @@ from typing import ClassVar
 from pigeon.agent.interfaces import PathSubject, ToolRun
 from pigeon.agent.tool_facts import ToolFacts
 from pigeon.system.paths import HeldPath, PathResolver
-from pigeon.system.shell.truncation import MAX_BYTES, OutputLimits, head_of, human_size
+from pigeon.system.shell.truncation import MAX_BYTES, OutputLimits, human_size, truncate_to_head
 from pigeon.tools.base import (
     BaseTool,
     ToolParts,
@@ -96,9 +96,9 @@ def _check_folder(held: HeldPath) -> None:
 
 
 def _make_test(pattern: str, folder: str, conceals: Callable[[str], bool]) -> Callable[[str], bool]:
-    from pigeon.system.globs import find_tool_matcher
+    from pigeon.system.globs import compile_find_glob
 
-    matches = find_tool_matcher(pattern)
+    matches = compile_find_glob(pattern)
     root = folder.rstrip("/")
     if pattern.startswith("/"):
         return lambda path: matches(f"{root}/{path}") and not conceals(f"{root}/{path}")
@@ -160,7 +160,7 @@ def _make_outcome(paths: _Paths, limit: int, out_of_time: float | None) -> ToolO
     details: dict[str, Json] = {}
     if not paths.found and out_of_time is None:
         return make_text_outcome("No files found matching pattern")
-    shown = head_of("\n".join(paths.found), _LIMITS)
+    shown = truncate_to_head("\n".join(paths.found), _LIMITS)
     if paths.limited:
         notices.append(f"{limit} results limit reached. Use limit={limit * 2} for more, or refine pattern")
         details["resultLimitReached"] = limit

@@ -11,7 +11,7 @@ from pigeon.agent.interfaces import PathSubject, ToolRun
 from pigeon.agent.tool_facts import ToolFacts
 from pigeon.system.files import NotRegular, error_text, open_regular
 from pigeon.system.paths import HeldPath, PathResolver
-from pigeon.system.shell.truncation import MAX_BYTES, OutputLimits, head_of, human_size
+from pigeon.system.shell.truncation import MAX_BYTES, OutputLimits, human_size, truncate_to_head
 from pigeon.tools.base import (
     BaseTool,
     ToolParts,
@@ -154,11 +154,11 @@ def _parse_glob(glob: str) -> tuple[list[str], Callable[[str], bool] | None]:
     A plain `--glob` would include files that .gitignore excludes, a file type does not; but a type only matches names,
     and its definition cannot contain a colon.
     """
-    from pigeon.system.globs import grep_tool_matcher
+    from pigeon.system.globs import compile_grep_glob
 
     if not glob:
         return [], None
-    matches = grep_tool_matcher(glob.removeprefix("!"))
+    matches = compile_grep_glob(glob.removeprefix("!"))
     if glob.startswith("!"):
         return [f"--glob={glob}"], None
     if "/" not in glob and ":" not in glob:
@@ -194,7 +194,7 @@ def _remarks(binary: str | None, hits: Hits) -> list[str]:
 def _make_outcome(hits: Hits, remarks: list[str]) -> ToolOutcome:
     notices: list[str] = []
     details: dict[str, Json] = {}
-    shown = head_of("\n".join(hits.lines), _LIMITS)
+    shown = truncate_to_head("\n".join(hits.lines), _LIMITS)
     if hits.limited:
         notices.append(f"{hits.limit} matches limit reached. Use limit={hits.limit * 2} for more, or refine pattern")
         details["matchLimitReached"] = hits.limit

@@ -13,7 +13,7 @@ from pigeon.agent.interfaces import PathSubject, ToolRun
 from pigeon.agent.tool_facts import ToolFacts
 from pigeon.system.files import error_text
 from pigeon.system.paths import HeldPath, PathResolver
-from pigeon.system.shell.truncation import MAX_BYTES, OutputLimits, head_of, human_size
+from pigeon.system.shell.truncation import MAX_BYTES, OutputLimits, human_size, truncate_to_head
 from pigeon.tools.base import (
     BaseTool,
     ToolParts,
@@ -67,7 +67,7 @@ class LsTool(BaseTool):
         )
         if not names:
             return make_text_outcome("(empty directory)")
-        shown = head_of("\n".join(names), _LIMITS)
+        shown = truncate_to_head("\n".join(names), _LIMITS)
         notices: list[str] = []
         details: dict[str, Json] = {}
         if more:

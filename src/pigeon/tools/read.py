@@ -12,7 +12,7 @@ from pigeon.agent.interfaces import PathSubject, ToolRun
 from pigeon.agent.tool_facts import ToolFacts
 from pigeon.system.files import error_text, open_regular, read_rest
 from pigeon.system.paths import HeldPath, PathResolver
-from pigeon.system.shell.truncation import MAX_BYTES, MAX_LINES, Shown, head_of, human_size
+from pigeon.system.shell.truncation import MAX_BYTES, MAX_LINES, Shown, human_size, truncate_to_head
 from pigeon.tools.base import BaseTool, ToolParts, held_path, hold_path_subject, make_text_outcome, parse_whole_number
 from pigeon.tools.file_access import FileAccess
 from pigeon.tools.line_reading import Slice, read_lines, slice_lines
@@ -170,4 +170,4 @@ def _make_outcome(path: str, first: int, lines: Slice) -> ToolOutcome:
 def _limit_lines(lines: Slice) -> Shown:
     whole = len(lines.data) == lines.size
     text = lines.data.decode("utf-8", "replace")
-    return head_of(text, total_lines=lines.lines, total_bytes=None if whole else lines.size)
+    return truncate_to_head(text, total_lines=lines.lines, total_bytes=None if whole else lines.size)

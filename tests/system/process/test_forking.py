@@ -59,7 +59,7 @@ class Family:
                 await self._changed.wait()
 
     def close(self) -> None:
-        self.parent.close()
+        self.parent.kill_server()
         for descriptor in (self.out, self._in, self._wait, self.go_on):
             os.close(descriptor)
 
@@ -106,7 +106,7 @@ def test_a_signal_that_has_ended_a_process_is_told() -> None:
             process.send_signal(signal.SIGKILL)
             assert await process.wait_until_ended(20)
             process.send_signal(signal.SIGKILL)
-            process.release()
+            process.close_descriptor()
             assert await process.wait_until_ended(0.0)
             assert await family.code_of(pid) == -signal.SIGKILL
 
@@ -125,7 +125,7 @@ def test_the_death_of_the_parent_is_told_and_its_processes_live_on() -> None:
             process = ForkedProcess(pid)
             os.write(family.go_on, b"\3")
             assert await process.wait_until_ended(20)
-            process.release()
+            process.close_descriptor()
 
     run(test)
 

@@ -25,7 +25,7 @@ from pigeon.rpc.router import CommandHandler
 from pigeon.rpc.shutdown import die_if_interrupted
 from pigeon.session.history.reading import LoadedSession, load_session
 from pigeon.session.playback import PlayedClock, SessionPlayer, last_branch_of
-from pigeon.system.clock import PlaybackPace, SteadyLoop, speed_of
+from pigeon.system.clock import PlaybackPace, SteadyLoop, parse_speed
 from pigeon.system.environment import Environment
 from pigeon.transport import stdio
 from pigeon.wire.base import value_or_default
@@ -41,7 +41,7 @@ def run_replay(call: CommandCall) -> int:
     """Play a session; returns the exit code."""
     environment = call.environment
     path = find_session_file(call, call.words[0])
-    speed = speed_of(call.options.get("speed") or "1")
+    speed = parse_speed(call.options.get("speed") or "1")
     if speed is None:
         raise UsageError(f'--speed must be a number above 0, or max; got "{call.options.get("speed")}"')
     pace = PlaybackPace(speed, _parse_gap(call.options.get("max_gap")))

@@ -32,7 +32,7 @@ from pigeon.frontends.batch.shared_limits import Rate
 from pigeon.frontends.batch.task_process import PART
 from pigeon.frontends.batch.task_run import RESULT_FILE, read_result
 from pigeon.session.history.file_store import FileStore
-from pigeon.system.files import put_file, swap_file
+from pigeon.system.files import create_or_replace_file, replace_file_atomically
 from pigeon.wire import codec
 from pigeon.wire.errors import BadRecord, StartupError, UsageError
 
@@ -197,7 +197,7 @@ class BatchFolder:
         return record
 
     def put_record(self, record: BatchRecord) -> None:
-        swap_file(self._file(BATCH_FILE), msgspec.json.format(codec.encode(record)) + b"\n", 0o644)
+        replace_file_atomically(self._file(BATCH_FILE), msgspec.json.format(codec.encode(record)) + b"\n", 0o644)
 
     # Tasks
 
@@ -251,7 +251,7 @@ class BatchFolder:
                     block.clear()
             yield bytes(block)
 
-        put_file(self._file(RESULTS_FILE), lines(), 0o644)
+        create_or_replace_file(self._file(RESULTS_FILE), lines(), 0o644)
 
     def add_result(self, result: TaskResult) -> None:
         """Add a line to `results.jsonl`, in the order of their ends."""

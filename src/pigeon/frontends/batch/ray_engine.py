@@ -43,8 +43,8 @@ from pigeon.frontends.batch.task_run import (
     put_result,
 )
 from pigeon.system.clock import SteadyLoop
-from pigeon.system.files import put_file
-from pigeon.system.platforms import install_command
+from pigeon.system.files import create_or_replace_file
+from pigeon.system.platforms import make_install_command
 from pigeon.wire import codec
 from pigeon.wire.errors import PigeonError, StartupError
 
@@ -171,7 +171,7 @@ class RayEngine:
         try:
             import ray
         except ModuleNotFoundError:
-            raise StartupError(f"{NO_RAY}: {install_command('ray>=2.9')}") from None
+            raise StartupError(f"{NO_RAY}: {make_install_command('ray>=2.9')}") from None
         self._ray = ray
         try:
             await asyncio.to_thread(self._join_cluster)
@@ -414,7 +414,7 @@ def pack_result(out: str, result: TaskResult, spec: TaskSpec, most: int) -> tupl
     )
     if os.path.exists(os.path.join(folder, WORKSPACE)):
         note = f"The workspace was left out: it {reason}, or --keep none\n"
-        put_file(os.path.join(folder, WORKSPACE_NOTE), note.encode(), 0o600)
+        create_or_replace_file(os.path.join(folder, WORKSPACE_NOTE), note.encode(), 0o600)
         if not os.path.exists(os.path.join(folder, PATCH_FILE)):
             result = structs.replace(result, status="error", error=f"The workspace {reason}, or --keep none")
             put_result(folder, spec, codec.encode(result))

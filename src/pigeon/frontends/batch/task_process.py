@@ -107,7 +107,7 @@ class TaskProcesses:
             self._running.pop(process.pid, None)
             process.send_signal(signal.SIGKILL)
             self._family.forget(process.pid)
-            process.release()
+            process.close_descriptor()
         if result is not None or code == 0:
             return result
         # It may have been killed after it stored the result and before it reported it.

@@ -30,7 +30,7 @@ from pigeon.secrets.redactor import Redactor
 from pigeon.session.history.file_store import FileStore
 from pigeon.system.clock import now_ms
 from pigeon.system.environment import Environment
-from pigeon.system.files import put_file, sync_folder
+from pigeon.system.files import create_or_replace_file, sync_folder
 from pigeon.system.process.start import ProcessOwner
 from pigeon.wire import codec
 from pigeon.wire.base import Absent, value_or_default
@@ -238,7 +238,7 @@ class _Run:
             # The agent may have broken the repository.
             return
         data = f"{patch}\n".encode("utf-8", "surrogateescape") if patch else b""
-        put_file(os.path.join(self._place.part, PATCH_FILE), self._redactor.mask(data), 0o600)
+        create_or_replace_file(os.path.join(self._place.part, PATCH_FILE), self._redactor.mask(data), 0o600)
 
     def _commit_result(self, status: Status) -> TaskResult:
         """Sync everything to disk, then rename the folder; runs in a thread."""
@@ -280,8 +280,8 @@ def put_result(part: str, spec: TaskSpec, result: bytes) -> None:
     with suppress(FileNotFoundError):
         if not os.path.getsize(words):
             os.unlink(words)
-    put_file(os.path.join(part, TASK_FILE), codec.encode(spec) + b"\n", 0o600)
-    put_file(os.path.join(part, RESULT_FILE), result + b"\n", 0o600)
+    create_or_replace_file(os.path.join(part, TASK_FILE), codec.encode(spec) + b"\n", 0o600)
+    create_or_replace_file(os.path.join(part, RESULT_FILE), result + b"\n", 0o600)
     for name in (SESSION_FILE, PAGE_FILE, PATCH_FILE, TASK_FILE, RESULT_FILE):
         with suppress(FileNotFoundError):
             _sync_path(os.path.join(part, name))

@@ -13,7 +13,7 @@ from pigeon.frontends.agent_words import agent_options, parse_whole_number
 from pigeon.frontends.call import CommandCall
 from pigeon.frontends.printing import print_line
 from pigeon.system.clock import SteadyLoop
-from pigeon.system.platforms import install_command
+from pigeon.system.platforms import make_install_command
 from pigeon.transport import exit_codes
 from pigeon.wire import codec
 from pigeon.wire.errors import BadRecord, StartupError, UsageError
@@ -43,7 +43,7 @@ def run_serve(call: CommandCall) -> int:
         from pigeon.frontends.serve.worker_process import Workers
     except ModuleNotFoundError as error:
         missing = f"pigeon serve needs packages that are not installed ({error.name} is missing)"
-        raise StartupError(f"{missing}: {install_command(*PACKAGES)}") from None
+        raise StartupError(f"{missing}: {make_install_command(*PACKAGES)}") from None
     environment = call.environment
     agent_dir = environment.agent_dir()
     token_file = environment.absolute_path(call.options.get("token_file") or os.path.join(agent_dir, "serve.token"))

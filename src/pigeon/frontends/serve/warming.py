@@ -27,7 +27,7 @@ from pigeon.providers.openai_chat.api import OPENAI_COMPLETIONS
 from pigeon.secrets.redactor import Redactor
 from pigeon.system.clock import SteadyLoop, now_ms
 from pigeon.system.environment import Environment
-from pigeon.system.files import put_file
+from pigeon.system.files import create_or_replace_file
 from pigeon.system.ids import RANDOM_IDS
 from pigeon.tools.catalog import SHELL
 from pigeon.transport.event_log import LogEnd, lines_since
@@ -88,7 +88,9 @@ async def play_conversation(model: str, folder: str, path: str, prompts: int) ->
     """Play one conversation with so many prompts in an empty folder."""
     models = await asyncio.start_server(_answer_model_request, "127.0.0.1", 0)
     port = models.sockets[0].getsockname()[1]
-    put_file(os.path.join(folder, "models.json"), codec.encode(_models_file(f"http://127.0.0.1:{port}")), 0o600)
+    create_or_replace_file(
+        os.path.join(folder, "models.json"), codec.encode(_models_file(f"http://127.0.0.1:{port}")), 0o600
+    )
     log_folder = os.path.join(folder, "events")
     os.mkdir(log_folder, 0o700)
     variables = {"HOME": folder, "PATH": path}

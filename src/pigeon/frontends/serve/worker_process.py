@@ -42,7 +42,7 @@ class Workers:
         self._family = ForkFamily("pigeon.frontends.serve.warm_parent", variables)
 
     async def open(self) -> None:
-        await self._family.open()
+        await self._family.ensure_server()
 
     async def start(self, request: WorkerRequest, listener: socket.socket, stderr: int) -> ForkedProcess:
         """Start a worker, from a new parent if the old one no longer works; raises `OSError`."""
@@ -57,7 +57,7 @@ class Workers:
     def forget(self, process: ForkedProcess) -> None:
         """Drop the data of a worker that has ended."""
         self._family.forget(process.pid)
-        process.release()
+        process.close_descriptor()
 
     @property
     def parent_pid(self) -> int:
@@ -260,7 +260,7 @@ async def end_log_owner(log_folder: str) -> None:
             if log_owner(log_folder) == owner:
                 await stop_worker(process)
         finally:
-            process.release()
+            process.close_descriptor()
 
 
 async def stop_worker(process: ForkedProcess) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pigeon.frontends.cleaning import clean_text
 from pigeon.session.history.file_store import FileStore
-from pigeon.system.environment import no_terminal_message
+from pigeon.system.environment import refuse_to_choose_session
 from pigeon.wire.answers import SessionRow
 from pigeon.wire.base import value_or_default
 from pigeon.wire.errors import StartupError
@@ -17,7 +17,7 @@ def pick_session(folder: str, terminal: str = "/dev/tty") -> str:
     try:
         screen = open(terminal, "r+b", buffering=0)  # noqa: SIM115 - closed by the block below
     except OSError:
-        return no_terminal_message(folder)
+        return refuse_to_choose_session(folder)
     with screen:
         rows, _ = FileStore.list_sessions([folder], None, MOST)
         if not rows:

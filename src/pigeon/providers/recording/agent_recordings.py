@@ -19,7 +19,7 @@ from pigeon.agent.interfaces import ModelProvider
 from pigeon.providers.http.recorders import AnswerSource, ExchangeRecorder
 from pigeon.providers.local_models import RECORDED
 from pigeon.secrets.redactor import Redactor
-from pigeon.system.clock import sleep_ms, speed_of
+from pigeon.system.clock import parse_speed, sleep_ms
 from pigeon.system.environment import DOCS_FOLDER, Environment
 from pigeon.system.ids import Ids
 from pigeon.wire.errors import StartupError
@@ -141,7 +141,7 @@ def _split_options(text: str, environment: Environment) -> tuple[str, PlaybackOp
     for name, value in parse_qsl(query, keep_blank_values=True):
         if name == "match" and value in get_args(RecordingMatch):
             options = replace(options, match=value)
-        elif name == "speed" and (speed := speed_of(value)) is not None:
+        elif name == "speed" and (speed := parse_speed(value)) is not None:
             options = replace(options, speed=speed)
         else:
             known = "match=strict, match=loose, speed=max and speed=NUMBER"

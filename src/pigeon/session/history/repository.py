@@ -14,7 +14,7 @@ from pigeon.session.history.file_store import FileStore
 from pigeon.session.history.journal import Journal, make_header
 from pigeon.session.history.reading import LoadedSession, load_session, read_header, stamp_of
 from pigeon.session.history.session_file import Namesake, SessionFile
-from pigeon.system.append_file import agree_on_path, end_agreement
+from pigeon.system.append_file import agree_on_path, remove_agreement_link
 from pigeon.system.ids import RANDOM_IDS, Ids
 from pigeon.wire.base import ABSENT, Absent
 from pigeon.wire.errors import Refusal
@@ -170,7 +170,7 @@ class SessionRepository:
                 journal.save_all()
         finally:
             if agreed:
-                end_agreement(self._lock_link_of(name))
+                remove_agreement_link(self._lock_link_of(name))
         return journal
 
     def _lock_link_of(self, session_id: str) -> str:

@@ -27,8 +27,8 @@ from typing import Literal, NamedTuple
 
 from pigeon.session.history.entry_line import line_from_bytes
 from pigeon.session.history.reading import has_unfinished_header, is_known_version, is_of_session, read_header
-from pigeon.system.append_file import PRIVATE_FILE, AppendFile, FileInUse, agree_on_path, end_agreement
-from pigeon.system.files import swap_file
+from pigeon.system.append_file import PRIVATE_FILE, AppendFile, FileInUse, agree_on_path, remove_agreement_link
+from pigeon.system.files import replace_file_atomically
 from pigeon.wire import codec
 from pigeon.wire.base import Json
 from pigeon.wire.entries import SESSION_VERSION
@@ -169,7 +169,7 @@ class SessionFile:
                 self._path = self._namesake.find() or path
                 file = self._open_locked()
             finally:
-                end_agreement(self._namesake.link)
+                remove_agreement_link(self._namesake.link)
         try:
             header = None if file.is_empty else read_header(self._real_path)
             self._begun = header is not None
@@ -285,7 +285,7 @@ class SessionFile:
 
     def _rewrite_file(self) -> None:
         """Replace the file with the whole session."""
-        swap_file(self._real_path, b"".join(line + b"\n" for line in self._everything()), PRIVATE_FILE)
+        replace_file_atomically(self._real_path, b"".join(line + b"\n" for line in self._everything()), PRIVATE_FILE)
         self._outdated = False
         self._close_file()
 

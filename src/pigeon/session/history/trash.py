@@ -15,7 +15,7 @@ from pigeon.session.history.file_store import FileStore
 from pigeon.session.history.listing import row_of
 from pigeon.system import clock
 from pigeon.system.append_file import AppendFile, FileInUse, make_private_folder
-from pigeon.system.files import swap_file
+from pigeon.system.files import replace_file_atomically
 from pigeon.wire import codec
 from pigeon.wire.answers import SessionRow
 from pigeon.wire.errors import BadRecord, StartupError
@@ -60,7 +60,7 @@ class SessionTrash:
         try:
             make_private_folder(place)
             note = {"path": path, "deleted": deleted}
-            swap_file(os.path.join(place, NOTE), codec.encode(note) + b"\n", 0o600)
+            replace_file_atomically(os.path.join(place, NOTE), codec.encode(note) + b"\n", 0o600)
             for one in (path, FileStore.outputs_folder_of(path)):
                 if os.path.lexists(one):
                     shutil.move(one, os.path.join(place, os.path.basename(one)))

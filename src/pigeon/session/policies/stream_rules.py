@@ -194,9 +194,9 @@ def _parse_scopes(rule: Rule) -> Iterator[RuleScope]:
 def _is_glob_match(path: str, glob: str) -> bool:
     if not path:
         return False
-    from pigeon.system.globs import text_matcher
+    from pigeon.system.globs import compile_text_glob
 
-    matches = text_matcher(glob)
+    matches = compile_text_glob(glob)
     if "/" not in glob:
         return matches(path.rpartition("/")[2])
     return matches(path) or matches(f"/{path.lstrip('/')}")

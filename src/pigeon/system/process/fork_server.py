@@ -113,7 +113,7 @@ class ForkLoop:
         poll = select.poll()
         poll.register(self._control, select.POLLIN)
         poll.register(self._signals, select.POLLIN)
-        self._answer(ServerReady(os.getpid()))
+        self._send_record(ServerReady(os.getpid()))
         pause = FIRST_PAUSE_MS
         while True:
             ready = dict(poll.poll(pause if self._strays else None))
@@ -122,7 +122,7 @@ class ForkLoop:
                     kill_descendants(self._signals)
                 return
             if self._signals in ready:
-                self._reap()
+                self._reap_and_report()
                 pause = FIRST_PAUSE_MS
             if self._strays:
                 self._strays = kill_descendants_once(os.getpid(), self._children)
@@ -133,7 +133,7 @@ class ForkLoop:
         try:
             record, descriptors = receive(self._control)
         except OSError as error:
-            self._answer(NotForked(error.errno or 0))
+            self._send_record(NotForked(error.errno or 0))
             return True
         if isinstance(record, ForkRequest):
             self._fork(record.request, descriptors)
@@ -145,12 +145,12 @@ class ForkLoop:
         try:
             pid = os.fork()
         except OSError as error:
-            self._answer(NotForked(error.errno or 0))
+            self._send_record(NotForked(error.errno or 0))
         else:
             if pid == 0:
                 self._run_child(request, descriptors)
             self._children.add(pid)
-            self._answer(ForkDone(pid))
+            self._send_record(ForkDone(pid))
         finally:
             close_descriptors(descriptors)
 
@@ -173,7 +173,7 @@ class ForkLoop:
                 sys.stderr.flush()
             os._exit(code)
 
-    def _reap(self) -> None:
+    def _reap_and_report(self) -> None:
         clear_signals(self._signals)
         for pid, status in reap_children(os.WUNTRACED if self._owns_descendants else 0)[0]:
             if pid not in self._children:
@@ -183,9 +183,9 @@ class ForkLoop:
                 continue
             self._children.remove(pid)
             self._strays = self._strays or (self._owns_descendants and status != 0)
-            self._answer(Ended(pid, os.waitstatus_to_exitcode(status)))
+            self._send_record(Ended(pid, os.waitstatus_to_exitcode(status)))
 
-    def _answer(self, record: LinkMessage) -> None:
+    def _send_record(self, record: LinkMessage) -> None:
         # If Pigeon is gone, the next read of the link reports it.
         with Suppressed(OSError):
             send(self._control, record)
@@ -276,7 +276,7 @@ def child_finder(ignored: tuple[type[OSError], ...] = (OSError,)) -> Callable[[i
     """A function that lists the children of a process, as this kernel allows; raises errors that are not `ignored`."""
     if os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
         return lambda pid: children_of(pid, ignored)
-    return scan_children()
+    return make_scanned_child_finder()
 
 
 def children_of(pid: int, ignored: tuple[type[OSError], ...] = (OSError,)) -> list[int]:
@@ -288,7 +288,7 @@ def children_of(pid: int, ignored: tuple[type[OSError], ...] = (OSError,)) -> li
     return found
 
 
-def scan_children() -> Callable[[int], list[int]]:
+def make_scanned_child_finder() -> Callable[[int], list[int]]:
     """The same for kernels without that list: one scan of the process table."""
     table: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):

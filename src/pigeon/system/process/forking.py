@@ -117,7 +117,7 @@ class ForkServer:
         if self.ended.done():
             raise _ended_error()
         if not self._ready.is_set():
-            self.close()
+            self.kill_server()
             raise TimeoutError("the fork server does not become ready")
 
     def request_fork(
@@ -152,22 +152,22 @@ class ForkServer:
 
     def kill_child(self, pid: int) -> None:
         """Kill one of its processes, unless that has ended."""
-        self.wake()
+        self.resume_if_stopped()
         self._send_record(KillChild(pid))
 
-    def wake(self) -> None:
+    def resume_if_stopped(self) -> None:
         """Continue it, in case it was stopped. It is our child, so its pid is not reused before we have waited for
         it."""
         if self._program.returncode is None:
             os.kill(self._program.pid, signal.SIGCONT)
 
-    def hang_up(self) -> None:
+    def request_end(self) -> None:
         """Ask it to end; `wait_until_ended` returns when it has."""
         with suppress(OSError):
             self._control.shutdown(socket.SHUT_WR)
-        self.wake()
+        self.resume_if_stopped()
 
-    def close(self) -> None:
+    def kill_server(self) -> None:
         """Kill it; its processes stay, unless they die with it. It holds no data that could be lost."""
         self._try_disconnect()
         self._program.kill()
@@ -275,7 +275,7 @@ class ForkedProcess:
         finally:
             loop.remove_reader(descriptor)
 
-    def release(self) -> None:
+    def close_descriptor(self) -> None:
         """Close the descriptor through which the end of the process is noticed."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
@@ -302,7 +302,7 @@ class ForkFamily:
         """The process of the server; 0 if there is none."""
         return 0 if self._server is None else self._server.pid
 
-    async def open(self) -> ForkServer:
+    async def ensure_server(self) -> ForkServer:
         """The server, started unless it runs; raises `OSError`."""
         async with self._starting:
             if self._server is None:
@@ -310,7 +310,7 @@ class ForkFamily:
                 try:
                     await server.wait_until_ready()
                 except BaseException:
-                    server.close()
+                    server.kill_server()
                     raise
                 self._server = server
             return self._server
@@ -326,12 +326,12 @@ class ForkFamily:
             return await self._fork(request, descriptors, seconds)
 
     async def _fork(self, request: bytes, descriptors: Sequence[int], seconds: float | None) -> int:
-        server = await self.open()
+        server = await self.ensure_server()
         try:
             async with asyncio.timeout(seconds):
                 pid = await server.fork(request, descriptors)
         except (TimeoutError, ConnectionError):
-            server.close()
+            server.kill_server()
             if self._server is server:
                 self._on_lost(server)
             raise ProcessLookupError("the fork server does not answer") from None
@@ -355,7 +355,7 @@ class ForkFamily:
         """End the server; its processes stay, unless they die with it."""
         server, self._server = self._server, None
         if server is not None:
-            server.close()
+            server.kill_server()
 
     def _on_ended(self, pid: int, code: int) -> None:
         # `_fork` has noted the process, because the answer to it came first. A forgotten process is not kept.

@@ -237,10 +237,10 @@ def spawn(command: StartCommand, descriptors: list[int]) -> int:
     try:
         os.chdir(more[-1] if command.cwd is None else command.cwd)
         if isinstance(wall, BubblewrapWall) and wall.apart:
-            from pigeon.system.process.namespaces import start_apart
+            from pigeon.system.process.namespaces import start_in_own_namespace
 
             with CommandInput(given) as stdin:
-                return start_apart(command, (stdin, output, errors), files)
+                return start_in_own_namespace(command, (stdin, output, errors), files)
         return os.posix_spawn(
             command.program,
             command.argv,

@@ -58,7 +58,7 @@ def start_enclosed(command: StartCommand, descriptors: tuple[int, int, int], wal
     if pid:
         return pid
     try:
-        _become_command(descriptors)
+        _set_up_command_process(descriptors)
         os.closerange(3, 65536)
         _monitor_command(command, wall)
     except BaseException as error:
@@ -67,7 +67,7 @@ def start_enclosed(command: StartCommand, descriptors: tuple[int, int, int], wal
         os._exit(SETUP_FAILED)
 
 
-def start_apart(command: StartCommand, descriptors: tuple[int, int, int], files: list[int]) -> int:
+def start_in_own_namespace(command: StartCommand, descriptors: tuple[int, int, int], files: list[int]) -> int:
     """Start a program that builds its own sandbox (`bwrap`), in a namespace where later mounts do not appear.
 
     It gets these files as descriptors from 3 on, in their order, and starts in the current folder.
@@ -76,7 +76,7 @@ def start_apart(command: StartCommand, descriptors: tuple[int, int, int], files:
     if pid:
         return pid
     try:
-        _become_command(descriptors)
+        _set_up_command_process(descriptors)
         for index, file in enumerate(files):
             os.dup2(file, 3 + index)
         _unshare(CLONE_NEWUSER | CLONE_NEWNS)
@@ -88,7 +88,7 @@ def start_apart(command: StartCommand, descriptors: tuple[int, int, int], files:
         os._exit(SETUP_FAILED)
 
 
-def _become_command(descriptors: tuple[int, int, int]) -> None:
+def _set_up_command_process(descriptors: tuple[int, int, int]) -> None:
     """Start a new session, use these as input, output and errors, and reset all signals to their defaults."""
     os.setsid()
     for target, descriptor in enumerate(_duplicate_high(descriptors)):
@@ -143,7 +143,9 @@ def _run_first_process(command: StartCommand, wall: LandlockWall, tells: int) ->
         pid = os.fork()
         if pid == 0:
             os.close(tells)
-            _run_command(command, [path for kind, path, _ in wall.mounts if kind == "write"], wall.folder, wall.calls)
+            _exec_command_restricted(
+                command, [path for kind, path, _ in wall.mounts if kind == "write"], wall.folder, wall.calls
+            )
         _libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
         _drop_capabilities()
         for descriptor in (0, 1, 2):
@@ -161,14 +163,14 @@ def _run_first_process(command: StartCommand, wall: LandlockWall, tells: int) ->
         os._exit(SETUP_FAILED)
 
 
-def _run_command(command: StartCommand, written: list[bytes], folder: bytes, calls: bytes) -> None:
+def _exec_command_restricted(command: StartCommand, written: list[bytes], folder: bytes, calls: bytes) -> None:
     try:
         os.chdir(folder)
         _drop_capabilities()
         _check_result("no_new_privs", _libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
-        _restrict_changes(written)
+        _apply_landlock_rules(written)
         _libc.prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)
-        _filter_calls(calls)
+        _install_call_filter(calls)
         os.execve(command.program, command.argv, command.environment)
     except BaseException as error:
         _print_error(error)
@@ -299,7 +301,7 @@ def _drop_capabilities() -> None:
     _check_result("capset", _libc.capset(header, struct.pack("=6I", 0, 0, 0, 0, 0, 0)))
 
 
-def _restrict_changes(written: list[bytes]) -> None:
+def _apply_landlock_rules(written: list[bytes]) -> None:
     """Apply Landlock rules: changes only in these folders, and no signals to other processes."""
     version = landlock_version()
     if version < 1:
@@ -327,7 +329,7 @@ def _allow_path(rules: int, path: bytes, rights: int) -> None:
     os.close(held)
 
 
-def _filter_calls(calls: bytes) -> None:
+def _install_call_filter(calls: bytes) -> None:
     steps = ctypes.create_string_buffer(calls, len(calls))
     program = struct.pack("=HxxxxxxQ", len(calls) // 8, ctypes.addressof(steps))
     _check_result("seccomp", _libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, program, 0, 0))

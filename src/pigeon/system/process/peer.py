@@ -129,21 +129,21 @@ class PeerProcess(asyncio.SubprocessProtocol):
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         if fd == 1:
-            self._end_output()
+            self._report_output_end()
         elif fd == 2:
             self._errors_ended.set()
 
     def process_exited(self) -> None:
         """Called when it has ended; its streams may still have data."""
         self._exited.set()
-        asyncio.get_running_loop().call_later(AFTER_EXIT_SECONDS, self._end_streams)
+        asyncio.get_running_loop().call_later(AFTER_EXIT_SECONDS, self._mark_streams_ended)
 
-    def _end_streams(self) -> None:
+    def _mark_streams_ended(self) -> None:
         """End both streams, which another process may hold for as long as it likes."""
-        self._end_output()
+        self._report_output_end()
         self._errors_ended.set()
 
-    def _end_output(self) -> None:
+    def _report_output_end(self) -> None:
         if not self._output_ended:
             self._output_ended = True
             self._lost()

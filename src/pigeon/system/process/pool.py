@@ -58,9 +58,9 @@ def ensure_current_pool() -> HelperPool:
     pool = _pools.get(loop)
     if pool is None:
         for closed in [other for other in _pools if other.is_closed()]:
-            _pools.pop(closed).end_now()
+            _pools.pop(closed).kill_all_at_exit()
         pool = _pools[loop] = HelperPool()
-        atexit.register(pool.end_now)
+        atexit.register(pool.kill_all_at_exit)
     return pool
 
 
@@ -71,11 +71,11 @@ async def leave_pool(owner: object, deadline: float) -> bool:
     pool = _pools.get(loop)
     if pool is None:
         return True
-    if not pool.leave_and_check_empty(owner):
+    if not pool.remove_owner_and_check_empty(owner):
         return True
     del _pools[loop]
-    atexit.unregister(pool.end_now)
-    return await pool.end(deadline)
+    atexit.unregister(pool.kill_all_at_exit)
+    return await pool.kill_all_and_wait(deadline)
 
 
 class HelperPool:
@@ -94,11 +94,11 @@ class HelperPool:
         self._tries = 0
         self._release_when_idle = False
 
-    def join(self, owner: object) -> None:
+    def add_owner(self, owner: object) -> None:
         """Register an owner that starts commands here."""
         self._owners.add(owner)
 
-    def leave_and_check_empty(self, owner: object) -> bool:
+    def remove_owner_and_check_empty(self, owner: object) -> bool:
         """Remove an owner; returns True if none is left."""
         self._owners.discard(owner)
         return not self._owners
@@ -119,9 +119,9 @@ class HelperPool:
 
     def ensure_free_reaper(self) -> None:
         self._release_when_idle = False
-        self._keep_one_free()
+        self._try_fork_free_reaper()
 
-    def _keep_one_free(self) -> None:
+    def _try_fork_free_reaper(self) -> None:
         if not self._free and self._starting is None:
             with contextlib.suppress(OSError):
                 self._free.append(self._fork_reaper())
@@ -135,7 +135,7 @@ class HelperPool:
         """Give a command to a free reaper, or to the next one that becomes free."""
         self._release_when_idle = False
         self._assign(process)
-        self._keep_one_free()
+        self._try_fork_free_reaper()
 
     def kill(self, process: SupervisedProcess, reaper: ReaperConnection | None, keep_helper: bool) -> None:
         """Kill a command. The helper goes too if no command is left."""
@@ -155,7 +155,7 @@ class HelperPool:
         if self._waiting:
             self._assign(self._waiting.popleft())
         elif self._busy and not self._release_when_idle:
-            self._keep_one_free()
+            self._try_fork_free_reaper()
 
     def on_reaper_free(self, reaper: ReaperConnection) -> None:
         """Nothing is left of a reaper's command, so it takes another."""
@@ -164,7 +164,7 @@ class HelperPool:
         if self._waiting:
             self._assign(self._waiting.popleft())
         if reaper in self._free and (reaper.helper is not self._helper or len(self._free) > MOST_FREE):
-            reaper.hang_up()
+            reaper.disconnect_and_kill()
         self._release_if_idle()
 
     def on_reaper_lost(self, reaper: ReaperConnection, not_begun: SupervisedProcess | None = None) -> None:
@@ -181,16 +181,16 @@ class HelperPool:
             self._assign_again(self._waiting.popleft())
         self._release_if_idle()
 
-    async def end(self, deadline: float) -> bool:
+    async def kill_all_and_wait(self, deadline: float) -> bool:
         """Kill everything and wait until the deadline for the helper's end; returns True if nothing is left."""
-        self._cancel_waiting()
-        self._release()
+        self._fail_waiting()
+        self._disconnect_all()
         ending = [helper.ended for helper in self._ending]
         if ending:
             await asyncio.wait(ending, timeout=max(0.0, deadline - time.monotonic()))
         return all(future.done() for future in ending)
 
-    def end_now(self) -> None:
+    def kill_all_at_exit(self) -> None:
         """The same without an event loop, when the interpreter exits or the loop was closed.
 
         If a program with an agent forks itself, the copy has a copy of the pool with the same sockets: its end must not
@@ -199,8 +199,8 @@ class HelperPool:
         if os.getpid() != self._process_id:
             return
         deadline = time.monotonic() + END_WITHIN
-        self._cancel_waiting()
-        self._release()
+        self._fail_waiting()
+        self._disconnect_all()
         for helper in list(self._ending):
             helper.wait(deadline - time.monotonic())
 
@@ -213,7 +213,7 @@ class HelperPool:
             # It was not killed, so it is unable to work here.
             self.usable = False
         for reaper in list(self._free):
-            reaper.hang_up()
+            reaper.disconnect_and_kill()
 
     def _assign(self, process: SupervisedProcess) -> None:
         """Give a command to a free reaper or a new one; it waits if one is starting, or there is no room."""
@@ -223,10 +223,10 @@ class HelperPool:
                 self._run_on_reaper(reaper, process)
                 return
             except ConnectionError:
-                reaper.hang_up()
+                reaper.disconnect_and_kill()
             except OSError as error:
                 self._free.append(reaper)
-                self._postpone(process, error)
+                self._postpone_or_fail(process, error)
                 return
         if self._starting is not None:
             self._waiting.append(process)
@@ -237,16 +237,16 @@ class HelperPool:
             self._assign_again(process)
             return
         except OSError as error:
-            self._postpone(process, error)
+            self._postpone_or_fail(process, error)
             return
         try:
             self._run_on_reaper(reaper, process)
         except ConnectionError:
             # It could not be forked, or its helper has died since.
-            reaper.hang_up()
+            reaper.disconnect_and_kill()
             self.on_reaper_lost(reaper, process)
         except OSError as error:
-            self._postpone(process, error)
+            self._postpone_or_fail(process, error)
 
     def _assign_again(self, process: SupervisedProcess) -> None:
         """Reassign a command whose helper or reaper was lost; after `MOST_TRIES` it fails."""
@@ -256,13 +256,13 @@ class HelperPool:
             return
         self._tries = 0
         self._waiting.appendleft(process)
-        self._cancel_waiting(OSError(errno.EAGAIN, os.strerror(errno.EAGAIN)))
+        self._fail_waiting(OSError(errno.EAGAIN, os.strerror(errno.EAGAIN)))
 
     def _run_on_reaper(self, reaper: ReaperConnection, process: SupervisedProcess) -> None:
-        reaper.run(process)
+        reaper.start_process(process)
         self._busy.add(reaper)
 
-    def _postpone(self, process: SupervisedProcess, error: OSError) -> None:
+    def _postpone_or_fail(self, process: SupervisedProcess, error: OSError) -> None:
         """Keep a command for a busy reaper; it fails if there is none, or if waiting does not help."""
         if self._busy and error.errno in _NO_ROOM:
             self._waiting.append(process)
@@ -273,7 +273,7 @@ class HelperPool:
         """A new reaper, whose fork is under way; raises `OSError`, and `ConnectionError` if the helper has died."""
         if not self.try_ensure_helper() or self._helper is None:
             raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
-        self._helper.wake()
+        self._helper.resume_if_stopped()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
         try:
@@ -282,7 +282,7 @@ class HelperPool:
             ours.close()
             if isinstance(error, ConnectionError):
                 # It hangs up before its parent can notice that it has ended.
-                self._helper.close()
+                self._helper.kill_server()
                 self.on_helper_lost(self._helper)
             raise
         finally:
@@ -290,23 +290,23 @@ class HelperPool:
         self._starting = ReaperConnection(self, self._helper, ours)
         return self._starting
 
-    def _cancel_waiting(self, error: OSError | None = None) -> None:
+    def _fail_waiting(self, error: OSError | None = None) -> None:
         while self._waiting:
             _fail(self._waiting.popleft(), error)
 
     def _release_if_idle(self) -> None:
         if self._release_when_idle and not self._busy and not self._waiting:
             self._release_when_idle = False
-            self._release()
+            self._disconnect_all()
 
-    def _release(self) -> None:
+    def _disconnect_all(self) -> None:
         """Hang up on the helper and all its reapers."""
         helper, self._helper = self._helper, None
         if helper is not None:
             self._ending.add(helper)
-            helper.hang_up()
+            helper.request_end()
         for reaper in [*self._free, *self._busy]:
-            reaper.hang_up()
+            reaper.disconnect_and_kill()
 
 
 def _fail(process: SupervisedProcess, error: OSError | None) -> None:

@@ -59,9 +59,9 @@ class ReaperConnection:
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(link.fileno(), self._on_readable)
 
-    def run(self, process: SupervisedProcess) -> None:
+    def start_process(self, process: SupervisedProcess) -> None:
         """Send it a command to start; raises `OSError` if it is gone, or the record cannot be sent."""
-        self.helper.wake()
+        self.helper.resume_if_stopped()
         send(self._link, process.command, process.descriptors)
         self._process = process
         self._must_end = False
@@ -76,12 +76,12 @@ class ReaperConnection:
     def kill(self) -> None:
         self._send_order(Kill())
         if self._giving_up is None:
-            self._giving_up = self._loop.call_later(KILL_WITHIN, self._give_up)
+            self._giving_up = self._loop.call_later(KILL_WITHIN, self._kill_reaper)
 
-    def hang_up(self) -> None:
+    def disconnect_and_kill(self) -> None:
         """Close the link: the reaper kills what is below it and exits."""
         if self._try_close():
-            self._release_process(known=False)
+            self._report_process_gone(known=False)
             self._pool.on_reaper_lost(self)
 
     def _try_close(self) -> bool:
@@ -94,14 +94,14 @@ class ReaperConnection:
 
     def _send_order(self, record: LinkMessage) -> None:
         self._must_end = True
-        self.helper.wake()
+        self.helper.resume_if_stopped()
         with contextlib.suppress(OSError):
             send(self._link, record)
 
-    def _give_up(self) -> None:
+    def _kill_reaper(self) -> None:
         if self._pid:
             self.helper.kill_child(self._pid)
-        self.hang_up()
+        self.disconnect_and_kill()
 
     def _on_readable(self) -> None:
         try:
@@ -122,7 +122,7 @@ class ReaperConnection:
         """The reaper has ended, or was never forked: then its command can still be run, unless it was to end."""
         process = self._process
         if self._pid or process is None or self._must_end:
-            self.hang_up()
+            self.disconnect_and_kill()
             return
         self._process = None
         self._try_close()
@@ -137,10 +137,10 @@ class ReaperConnection:
         elif isinstance(record, NotStarted):
             process.on_ended(LOST, OSError(record.errno, os.strerror(record.errno)))
         if isinstance(record, NotStarted | NothingLeft) or (isinstance(record, Exited) and record.left == "nothing"):
-            self._release_process(known=True)
+            self._report_process_gone(known=True)
             self._pool.on_reaper_free(self)
 
-    def _release_process(self, known: bool) -> None:
+    def _report_process_gone(self, known: bool) -> None:
         """Release a process of which nothing is left, or an unknown rest; it was lost if no code was reported."""
         if self._giving_up is not None:
             self._giving_up.cancel()

@@ -14,7 +14,7 @@ import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from pigeon.system.paths import absolute_entries
+from pigeon.system.paths import keep_absolute_entries
 from pigeon.system.process.start import Process, ProcessOwner
 
 MOST_OUTPUT = 64 * 1024 * 1024
@@ -86,9 +86,12 @@ class _Collected:
 
     async def read_until_end(self) -> None:
         """Read both until the program has ended and nothing more arrives."""
-        await asyncio.gather(self._read(self._process.read, self.out), self._read(self._process.read_errors, self.err))
+        await asyncio.gather(
+            self._read_up_to_limit(self._process.read, self.out),
+            self._read_up_to_limit(self._process.read_errors, self.err),
+        )
 
-    async def _read(self, read: Callable[[], Awaitable[bytes | None]], into: bytearray) -> None:
+    async def _read_up_to_limit(self, read: Callable[[], Awaitable[bytes | None]], into: bytearray) -> None:
         while chunk := await read():
             into += chunk
             if len(into) > self._limit:
@@ -118,7 +121,7 @@ def find_program(name: str, cwd: str, environment: Mapping[str, str]) -> str:
     if not name or os.path.dirname(name):
         return os.path.join(cwd, name)
     error = errno.ENOENT
-    for folder in filter(None, absolute_entries(environment.get("PATH")).split(os.pathsep)):
+    for folder in filter(None, keep_absolute_entries(environment.get("PATH")).split(os.pathsep)):
         candidate = os.path.join(folder, name)
         if os.path.isfile(candidate):
             if os.access(candidate, os.X_OK):

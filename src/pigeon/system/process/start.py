@@ -119,7 +119,7 @@ class ProcessOwner:
         self._sealed_wall = wall
         self._processes: dict[Process, CommandWall | None] = {}
 
-    def enclose(self, wall: CommandWall, sealed: CommandWall) -> None:
+    def set_walls(self, wall: CommandWall, sealed: CommandWall) -> None:
         """Enclose everything that is started from here on, programs that see keys with `sealed`; this cannot be
         undone."""
         self._wall = wall
@@ -193,13 +193,13 @@ class ProcessOwner:
 
     def _start_supervised(self, line: ProgramLine, channels: Channels, wall: CommandWall | None) -> Process | None:
         from pigeon.system.process.pool import ensure_current_pool
-        from pigeon.system.process.supervised import SupervisedProcess, run_record
+        from pigeon.system.process.supervised import SupervisedProcess, make_start_command
 
         pool = ensure_current_pool()
         cwd = line.cwd if channels.folder is None else None
         has_input = channels.stdin is not None or channels.streams is not None
-        command = run_record(line.program, line.argv, cwd, line.environment, has_input, line.wall)
-        pool.join(self)
+        command = make_start_command(line.program, line.argv, cwd, line.environment, has_input, line.wall)
+        pool.add_owner(self)
         if not pool.try_ensure_helper():
             return None
         process = SupervisedProcess(
@@ -236,7 +236,7 @@ class ProcessOwner:
             from pigeon.system.process.pool import ensure_current_pool
 
             pool = ensure_current_pool()
-            pool.join(self)
+            pool.add_owner(self)
             pool.ensure_free_reaper()
 
     def release_when_idle(self) -> None:

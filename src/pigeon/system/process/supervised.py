@@ -27,7 +27,7 @@ _ENCODING = sys.getfilesystemencoding()
 _ERRORS = sys.getfilesystemencodeerrors()
 
 
-def run_record(
+def make_start_command(
     program: str,
     argv: Sequence[str],
     cwd: str | None,
@@ -122,10 +122,10 @@ class OutputPipe:
         except BlockingIOError:
             return
         if len(data) == PIPE:
-            self._widen(self._read_end)
+            self._enlarge_pipe(self._read_end)
         self._waiting.set_result(data)
 
-    def _widen(self, read_end: int) -> None:
+    def _enlarge_pipe(self, read_end: int) -> None:
         import fcntl
 
         self._chunk = WIDE_PIPE
@@ -170,7 +170,7 @@ class SupervisedProcess:
         self._on_wall_empty = on_wall_empty
         self._reaper: ReaperConnection | None = None
         self._pipes = [OutputPipe() for _ in range(0 if streams else 2 if separate_errors else 1)]
-        self._input = None if stdin is None else _open_content(stdin)
+        self._input = None if stdin is None else _open_in_memory_file(stdin)
         self._loop = asyncio.get_running_loop()
         self._exit: asyncio.Future[int] = self._loop.create_future()
         self._error: OSError | None = None
@@ -266,7 +266,7 @@ class SupervisedProcess:
         self._on_gone(self, known)
 
 
-def _open_content(content: bytes) -> int:
+def _open_in_memory_file(content: bytes) -> int:
     """A descriptor to read this content from, so that no task has to write it while the command runs."""
     descriptor = os.memfd_create("stdin")
     with open(descriptor, "wb", closefd=False) as file:

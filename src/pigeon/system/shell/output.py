@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from pigeon.system.shell.artifacts import Artifact
-from pigeon.system.shell.truncation import LIMITS, OutputLimits, Shown, human_size, tail_of
+from pigeon.system.shell.truncation import LIMITS, OutputLimits, Shown, human_size, truncate_to_tail
 
 HOLD_AT_MOST = 4096
 _CONTROLS = bytes([*range(0x00, 0x09), 0x0B, 0x0C, *range(0x0E, 0x20), 0x7F])
@@ -166,7 +166,7 @@ class Capture:
         if masked != text and before > 0:
             # The beginning of the tail may be the rest of a key, which is not recognized.
             masked = masked[self._mask.longest :]
-        return tail_of(masked, self._limits, earlier, before)
+        return truncate_to_tail(masked, self._limits, earlier, before)
 
     @property
     def line_breaks(self) -> int:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
-from pigeon.system.paths import absolute_entries, expand_home
+from pigeon.system.paths import expand_home, keep_absolute_entries
 from pigeon.system.process.start import Process, ProcessOwner
 from pigeon.system.shell.artifacts import Artifacts
 from pigeon.system.shell.truncation import LIMITS, OutputLimits, Shown
@@ -103,7 +103,7 @@ def find_shell(configured: str | None, home: str, search_path: str, prefix: str 
         return Shell("/bin/bash", prefix)
     import shutil
 
-    entries = absolute_entries(search_path)
+    entries = keep_absolute_entries(search_path)
     if configured:
         return Shell(shutil.which(configured, path=entries) or f"/bin/{configured}", prefix)
     return Shell(shutil.which("bash", path=entries) or shutil.which("sh", path=entries) or "/bin/sh", prefix)
@@ -228,7 +228,7 @@ async def _pump_output(
         await on_progress(capture)
 
 
-def capture_text(text: str, place: Workplace, code: int | None, cause: str | None) -> ShellResult:
+def make_shell_result(text: str, place: Workplace, code: int | None, cause: str | None) -> ShellResult:
     """The result of a command that ran elsewhere and printed this; `cause` is set if it was stopped."""
     from pigeon.system.shell.output import Capture
 

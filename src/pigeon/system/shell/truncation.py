@@ -59,7 +59,7 @@ def count_lines(text: str) -> int:
     return text.count("\n") + (1 if text and not text.endswith("\n") else 0)
 
 
-def size_of(text: str) -> int:
+def utf8_size_of(text: str) -> int:
     """The length in UTF-8 bytes; a lone surrogate counts as its replacement."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
@@ -73,19 +73,19 @@ def human_size(size: int) -> str:
     return f"{size / (1024 * 1024):.1f}MB"
 
 
-def head_of(
+def truncate_to_head(
     text: str, limits: OutputLimits = LIMITS, total_lines: int | None = None, total_bytes: int | None = None
 ) -> Shown:
     """The start of a text. The totals are given if `text` is itself only the start of something longer."""
     lines = count_lines(text) if total_lines is None else total_lines
-    size = size_of(text) if total_bytes is None else total_bytes
+    size = utf8_size_of(text) if total_bytes is None else total_bytes
     if lines <= limits.lines and size <= limits.bytes:
         return Shown(text, None, lines, size, lines, size, limits=limits)
     kept: list[str] = []
     used = 0
     cause: Literal["lines", "bytes"] = "lines"
-    for line in _split(text, limits.lines):
-        cost = size_of(line) + (1 if kept else 0)
+    for line in _split_first_lines(text, limits.lines):
+        cost = utf8_size_of(line) + (1 if kept else 0)
         if used + cost > limits.bytes:
             cause = "bytes"
             break
@@ -95,10 +95,10 @@ def head_of(
     return Shown(shown, cause, lines, size, len(kept), used, first_line_exceeds_limit=not kept, limits=limits)
 
 
-def tail_of(text: str, limits: OutputLimits = LIMITS, earlier_lines: int = 0, earlier_bytes: int = 0) -> Shown:
+def truncate_to_tail(text: str, limits: OutputLimits = LIMITS, earlier_lines: int = 0, earlier_bytes: int = 0) -> Shown:
     """The end of a text that follows `earlier_lines` newlines and `earlier_bytes` bytes."""
     lines = count_lines(text) + earlier_lines
-    size = size_of(text) + earlier_bytes
+    size = utf8_size_of(text) + earlier_bytes
     if lines <= limits.lines and size <= limits.bytes:
         return Shown(text, None, lines, size, lines, size, limits=limits)
     body = text[:-1] if text.endswith("\n") else text
@@ -107,12 +107,12 @@ def tail_of(text: str, limits: OutputLimits = LIMITS, earlier_lines: int = 0, ea
     cause: Literal["lines", "bytes"] = "lines"
     partial = False
     for line in reversed(body.rsplit("\n", limits.lines)[-limits.lines :]):
-        cost = size_of(line) + (1 if kept else 0)
+        cost = utf8_size_of(line) + (1 if kept else 0)
         if used + cost > limits.bytes:
             cause = "bytes"
             if not kept:
                 kept.append(tail_within(line, limits.bytes))
-                used = size_of(kept[0])
+                used = utf8_size_of(kept[0])
                 partial = True
             break
         kept.append(line)
@@ -130,7 +130,7 @@ def tail_within(text: str, size: int) -> str:
     return raw[start:].decode("utf-8", "surrogatepass")
 
 
-def _split(text: str, most: int) -> list[str]:
+def _split_first_lines(text: str, most: int) -> list[str]:
     lines = text.split("\n", most)
     if len(lines) > most or not lines[-1]:
         lines.pop()

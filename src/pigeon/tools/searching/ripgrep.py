@@ -16,7 +16,7 @@ from contextlib import suppress
 from msgspec import Struct
 
 from pigeon.agent.scope import Scope
-from pigeon.system.paths import HeldPath, absolute_entries
+from pigeon.system.paths import HeldPath, keep_absolute_entries
 from pigeon.system.process.start import Process, ProcessOwner
 from pigeon.wire.errors import ToolFailed
 
@@ -70,7 +70,7 @@ class Ripgrep:
         variables = self._environment()
         program = self.find_program()
         passed_on = {name: variables[name] for name in _PASSED_ON if name in variables}
-        passed_on["PATH"] = absolute_entries(variables.get("PATH"))
+        passed_on["PATH"] = keep_absolute_entries(variables.get("PATH"))
         # In a repository the rules of outer folders do not apply; outside, every folder's rules do.
         cwd = folder.place if folder.is_folder else os.path.dirname(folder.place)
         rules = () if is_in_repository(cwd) else ("--no-require-git",)
@@ -168,7 +168,7 @@ def _candidates(path_variable: str | None) -> Iterator[str]:
     from importlib import metadata
 
     name = "rg.exe" if sys.platform == "win32" else "rg"
-    yield shutil.which("rg", path=absolute_entries(path_variable)) or ""
+    yield shutil.which("rg", path=keep_absolute_entries(path_variable)) or ""
     yield os.path.join(os.path.dirname(sys.executable or ""), name)
     yield os.path.join(sysconfig.get_path("scripts"), name)
     try:

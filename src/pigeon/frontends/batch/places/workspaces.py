@@ -25,7 +25,7 @@ from pigeon.frontends.batch.task_files import is_path
 from pigeon.sandbox.written_folders import filter_programs_path
 from pigeon.system.append_file import make_private_folder
 from pigeon.system.environment import Environment
-from pigeon.system.files import swap_file
+from pigeon.system.files import replace_file_atomically
 from pigeon.system.process.run_program import run_program
 from pigeon.system.process.start import ProcessOwner
 from pigeon.wire.errors import PigeonError
@@ -188,7 +188,7 @@ class Workspaces:
             commit = await self._resolve_commit(mirror, git, revision)
             await self._git.run("update-ref", f"{KEPT_REFS}{commit}", commit, cwd=mirror)
             os.makedirs(os.path.dirname(known), exist_ok=True)
-            await asyncio.to_thread(swap_file, known, commit.encode("ascii"), 0o644)
+            await asyncio.to_thread(replace_file_atomically, known, commit.encode("ascii"), 0o644)
             return mirror, commit
 
     async def _update_mirror(self, git: str, mirror: str, revision: str | None) -> None:

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any
 
 from pigeon.frontends.batch.records import TaskResult
-from pigeon.system.files import put_file
+from pigeon.system.files import create_or_replace_file
 from pigeon.wire import codec
 
 CSV_FILE = "results.csv"
@@ -50,7 +50,7 @@ COLUMNS: dict[str, tuple[str, Callable[[TaskResult], Any]]] = {
 
 def write_csv(folder: str, results: Iterable[TaskResult]) -> None:
     """Write `results.csv`; text that a spreadsheet program would run as a formula is prefixed with an apostrophe."""
-    put_file(os.path.join(folder, CSV_FILE), _csv_blocks(results), 0o644)
+    create_or_replace_file(os.path.join(folder, CSV_FILE), _csv_blocks(results), 0o644)
 
 
 def _csv_blocks(results: Iterable[TaskResult]) -> Iterator[bytes]:

@@ -17,8 +17,8 @@ from pigeon.frontends.batch.report.page import BatchView, render_report
 from pigeon.frontends.batch.report.plots import NO_EXTRA
 from pigeon.frontends.batch.report.tables import write_csv, write_parquet
 from pigeon.frontends.batch.task_run import read_result
-from pigeon.system.files import put_file
-from pigeon.system.platforms import install_command
+from pigeon.system.files import create_or_replace_file
+from pigeon.system.platforms import make_install_command
 
 REPORT_FILE = "report.html"
 COMPARISON_FILE = "comparison.html"
@@ -31,9 +31,9 @@ def write_report(folder: BatchFolder) -> list[str]:
     try:
         write_parquet(folder.path, results_of(folder))
     except ImportError as error:
-        missing.append(f"{NO_EXTRA} ({error.name} is missing): {install_command('matplotlib', 'pyarrow')}")
+        missing.append(f"{NO_EXTRA} ({error.name} is missing): {make_install_command('matplotlib', 'pyarrow')}")
     pieces = render_report(view_of(folder), lambda: results_of(folder))
-    put_file(os.path.join(folder.path, REPORT_FILE), _encode_pieces(pieces), 0o644)
+    create_or_replace_file(os.path.join(folder.path, REPORT_FILE), _encode_pieces(pieces), 0o644)
     return missing
 
 
@@ -47,7 +47,7 @@ def write_comparison(first: BatchFolder, second: BatchFolder, path: str) -> None
     views = view_of(first), view_of(second)
     found = compare_results(results_of(first), find, views[1].figures.everything.count)
     ways = tuple(os.path.relpath(folder.path, os.path.dirname(path)) for folder in (first, second))
-    put_file(path, _encode_pieces(render_comparison(views, (ways[0], ways[1]), found)), 0o644)
+    create_or_replace_file(path, _encode_pieces(render_comparison(views, (ways[0], ways[1]), found)), 0o644)
 
 
 def results_of(folder: BatchFolder) -> Iterator[TaskResult]:

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from pigeon.frontends.serve.client_rights import SCOPES
 from pigeon.system.append_file import make_private_folder
-from pigeon.system.files import put_file
+from pigeon.system.files import create_or_replace_file
 from pigeon.wire.commands import Scope
 from pigeon.wire.errors import Refusal, StartupError
 
@@ -50,7 +50,7 @@ class Tokens:
         self._links: dict[str, tuple[Token, float]] = {}
         if not os.path.lexists(path):
             make_private_folder(os.path.dirname(path))
-            put_file(path, f"admin {secrets.token_urlsafe(32)}\n".encode(), 0o600)
+            create_or_replace_file(path, f"admin {secrets.token_urlsafe(32)}\n".encode(), 0o600)
         self.problem = ""
         self._state = self._read_file_stamp()
         self._tokens = self._read()

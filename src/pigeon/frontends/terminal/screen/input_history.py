@@ -37,7 +37,7 @@ class InputHistory(History):
         if len(lines) > 2 * KEPT:
             lines = lines[-KEPT:]
             with suppress(OSError):
-                files.put_file(self._path, b"\n".join(lines) + b"\n", PRIVATE)
+                files.create_or_replace_file(self._path, b"\n".join(lines) + b"\n", PRIVATE)
         return [text for line in reversed(lines) if (text := _decode_line(line))]
 
     def store_string(self, string: str) -> None:
