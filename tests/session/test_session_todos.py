@@ -16,7 +16,7 @@ from pigeon.session.history.entry_line import EntryLine, line_from_entry
 from pigeon.session.policies.policy import CompletedTurn
 from pigeon.session.policies.reminders import Reminders
 from pigeon.session.todos import CLEAR_DELAY, Todos, fill_in_plan
-from pigeon.tools.catalog import plan_tools
+from pigeon.tools.catalog import list_plan_tool_names
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT, Absent
 from pigeon.wire.content import AssistantBlock, TextContent, ToolCall
@@ -53,7 +53,9 @@ class TodosSetup:
         self.timers = Timers()
         self.posted: list[Outbound] = []
         self.planned = 0
-        self.todos = Todos(self.posted.append, plan_tools(), clear_delay, self._host_planned, self.timers.later)
+        self.todos = Todos(
+            self.posted.append, list_plan_tool_names(), clear_delay, self._host_planned, self.timers.later
+        )
         self.journal = empty_journal()
         self.reminders = Reminders(self.todos, Transcript(self.journal), self._publish, lambda: 7)
 
@@ -223,7 +225,7 @@ def test_the_same_number_in_two_phases_means_two_tasks(setup: TodosSetup) -> Non
 def test_time_is_the_loops_when_nothing_else_is_said() -> None:
     async def wait() -> list[Outbound]:
         posted: list[Outbound] = []
-        todos = Todos(posted.append, plan_tools())
+        todos = Todos(posted.append, list_plan_tool_names())
         todos.set_host_plan(one(status="completed"))
         await asyncio.sleep(59)
         assert posted == []

@@ -50,7 +50,7 @@ from pigeon.system.process.start import ProcessOwner
 from pigeon.system.project_files import ProjectFiles
 from pigeon.system.shell.artifacts import Artifacts
 from pigeon.system.shell.shell import Shell, Workplace
-from pigeon.tools.catalog import facts_of, plan_tools
+from pigeon.tools.catalog import facts_of, list_plan_tool_names
 from pigeon.wire.answers import Accepted, Permissions, SessionAllowance, SlashCommand, TrustChange, TrustState
 from pigeon.wire.base import ABSENT
 from pigeon.wire.content import ImageContent, TextContent, ToolCall, text_of
@@ -207,7 +207,7 @@ class SessionSetup:
                 models=ModelChoice(options, transcript, hooks, bus.post),
                 models_file="/agent/models.json",
                 toolset=toolset,
-                todos=Todos(bus.post, plan_tools()),
+                todos=Todos(bus.post, list_plan_tool_names()),
                 host_services=HostServices(
                     bus.post, RANDOM_IDS.request_id, lambda: "/", {}, walled=lambda: False, steered=lambda path: False
                 ),

@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 from fakes.tool_run import tool_parts, workplace
 from pigeon.agent.interfaces import Tool
 from pigeon.system.process.start import ProcessOwner
-from pigeon.tools.catalog import DEFAULT_TOOLS, all_facts, built_in_tools, facts_of, facts_of_recorded, plan_tools
+from pigeon.tools.catalog import (
+    DEFAULT_TOOLS,
+    all_facts,
+    built_in_tools,
+    facts_of,
+    facts_of_recorded,
+    list_plan_tool_names,
+)
 
 
 def test_the_built_in_tools_are_these(tmp_path: Path) -> None:
@@ -37,7 +44,7 @@ def test_each_declares_what_its_calls_are() -> None:
     assert {name: facts.subject for name, facts in all_facts().items() if facts.subject} == {
         "bash": "command", **dict.fromkeys(("read", "edit", "write", "grep", "find", "ls"), "path"),
     }  # fmt: skip
-    assert plan_tools() == ("todo", "todo_write", "todowrite")
+    assert list_plan_tool_names() == ("todo", "todo_write", "todowrite")
 
 
 @pytest.mark.parametrize(

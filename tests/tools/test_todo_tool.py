@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fakes.tool_run import call_for_failure, call_for_text, call_tool
-from pigeon.tools.todo import TodoTool, with_one_in_progress
+from pigeon.tools.todo import TodoTool, ensure_one_in_progress
 from pigeon.wire import codec
 from pigeon.wire.steering import TodoPhase, TodoTask
 
@@ -144,7 +144,7 @@ _statuses = st.sampled_from(["pending", "in_progress", "completed", "abandoned"]
 @given(st.lists(st.lists(_statuses)))
 def test_exactly_one_task_is_in_progress_as_long_as_any_is_open(plan: list[list[Any]]) -> None:
     phases = [TodoPhase(name="p", tasks=[TodoTask(content="t", status=one) for one in tasks]) for tasks in plan]
-    states = [task.status for phase in with_one_in_progress(phases) for task in phase.tasks]
+    states = [task.status for phase in ensure_one_in_progress(phases) for task in phase.tasks]
     before = [status for tasks in plan for status in tasks]
     still_open = any(status in ("pending", "in_progress") for status in before)
     assert states.count("in_progress") == int(still_open)

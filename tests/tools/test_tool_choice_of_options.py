@@ -32,7 +32,7 @@ BEFORE = DeclaredTools(["ls", "deploy", "gone"], {"ls", "deploy", "gone", "bash"
 def test_tools_of_extensions_are_active_unless_something_says_otherwise(
     options: ToolOptions, listed: list[str], declared: DeclaredTools | None, active: list[str]
 ) -> None:
-    assert ToolChoice(options, Settings(default_tools=listed), BUILT_IN).active_tools(KNOWN, declared) == active
+    assert ToolChoice(options, Settings(default_tools=listed), BUILT_IN).choose_active_tools(KNOWN, declared) == active
 
 
 @pytest.mark.parametrize(

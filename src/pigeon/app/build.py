@@ -286,7 +286,7 @@ class _Builder:
             self._bus.post,
         )
         tools.add_tools({tool.spec.name: tool for tool in runner.contributions.list_tools()} if runner else {})
-        tools.report_unknown(self._reports.add_startup_problem)
+        tools.report_unknown_names(self._reports.add_startup_problem)
         return tools
 
     def _build_dependencies(  # noqa: PLR0913 - what a session is made from

@@ -20,7 +20,7 @@ from pigeon.system.paths import PathResolver, is_process_memory
 from pigeon.system.project_files import ProjectFiles
 from pigeon.system.shell.shell import Workplace
 from pigeon.tools.base import ToolParts
-from pigeon.tools.catalog import DEFAULT_TOOLS, built_in_tools, facts_of, plan_tools
+from pigeon.tools.catalog import DEFAULT_TOOLS, built_in_tools, facts_of, list_plan_tool_names
 from pigeon.tools.file_access import FileAccess
 from pigeon.tools.images.fitting import GuardedFitter
 from pigeon.tools.images.prompt_images import PromptImages
@@ -74,19 +74,19 @@ class AgentTools:
         )
         self._fitter = GuardedFitter(sandbox.processes)
         self.images = PromptImages(self._fitter, self._should_resize)
-        self.todos = Todos(post, plan_tools(), settings.tasks.todo_clear_delay, self._offer_plan)
+        self.todos = Todos(post, list_plan_tool_names(), settings.tasks.todo_clear_delay, self._activate_plan_tool)
         tools = self._make_built_in_tools()
         self._choice = ToolChoice(options, settings, list(tools))
-        self.toolset = Toolset(tools, (), self._choice.active_tools, self._choice.can_activate, facts_of)
+        self.toolset = Toolset(tools, (), self._choice.choose_active_tools, self._choice.can_activate, facts_of)
 
     def add_tools(self, tools: Mapping[str, Tool]) -> None:
         """Add tools of extensions, which replace built-in ones of the same name."""
         self.toolset.replace_implementations(dict(tools))
 
-    def report_unknown(self, report: Callable[[str], None]) -> None:
+    def report_unknown_names(self, report: Callable[[str], None]) -> None:
         """Report names that no tool has; tools of the host come later and may be missing."""
         known = sorted(tool.spec.name for tool in self.toolset.all_tools())
-        for problem in self._choice.problems(known):
+        for problem in self._choice.find_unknown_names(known):
             report(problem)
 
     def use_folder(self, cwd: str, trusted: bool, harmless: bool) -> None:
@@ -100,7 +100,7 @@ class AgentTools:
         self.toolset.replace_implementations(self._make_built_in_tools())
         return self.workplace
 
-    def _offer_plan(self) -> None:
+    def _activate_plan_tool(self) -> None:
         """Show the plan to the model as soon as the host has made one, unless the options exclude the tool."""
         if self._choice.can_activate(TodoTool.name):
             self.toolset.activate_tool(TodoTool.name)
@@ -173,9 +173,11 @@ class ToolChoice:
         listed = settings.default_tools
         self._default = ToolSelection() if isinstance(listed, Absent) else selection_of(listed)
 
-    def active_tools(self, known: list[str], declared: DeclaredTools | None) -> list[str]:
+    def choose_active_tools(self, known: list[str], declared: DeclaredTools | None) -> list[str]:
         """The initial tools among all tools."""
-        chosen = self._named.apply_changes(self._named.select_named(self._base_tools(known, declared), known), known)
+        chosen = self._named.apply_changes(
+            self._named.select_named(self._choose_base_tools(known, declared), known), known
+        )
         return [name for name in chosen if not self._is_excluded(name)]
 
     def can_activate(self, name: str) -> bool:
@@ -185,13 +187,13 @@ class ToolChoice:
         before = [] if self._options.no_tools else [name]
         return name in self._named.apply_changes(self._named.select_named(before, [name]), [name])
 
-    def problems(self, known: Sequence[str]) -> Iterator[str]:
+    def find_unknown_names(self, known: Sequence[str]) -> Iterator[str]:
         """A sentence for each named tool that does not exist."""
         for where, selection in (("--tools", self._named), ("defaultTools", self._default)):
             for name in selection.find_unknown(known):
                 yield f'{where}: there is no tool "{name}" (known: {", ".join(known)})'
 
-    def _base_tools(self, known: list[str], declared: DeclaredTools | None) -> list[str]:
+    def _choose_base_tools(self, known: list[str], declared: DeclaredTools | None) -> list[str]:
         """The tools to which changes are applied."""
         if self._options.no_tools:
             return []

@@ -121,7 +121,7 @@ async def hold_path_subject(paths: PathResolver, path: str, access: Access) -> P
         raise
 
 
-def concealment_test(run: ToolRun, paths: PathResolver) -> Callable[[str], bool]:
+def make_concealment_test(run: ToolRun, paths: PathResolver) -> Callable[[str], bool]:
     """A test for real paths that a search must not show: those that gates conceal, and those that a sandbox hides."""
     hides = paths.make_hidden_path_test()
     return lambda place: run.conceals(place) or hides(place)

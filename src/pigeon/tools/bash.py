@@ -193,7 +193,7 @@ def _make_outcome(
     result: ShellResult, timeout: float | None, explain: Callable[[str], str | None] | None = None
 ) -> ToolOutcome:
     details = _details(result.shown, result.full_output_path)
-    text = result.output + (_notice(result) if result.is_truncated else "")
+    text = result.output + (_make_truncation_notice(result) if result.is_truncated else "")
     ending = None
     if result.cancelled:
         ending = "Command aborted"
@@ -218,7 +218,7 @@ def _details(shown: Shown, path: str | None) -> dict[str, Json]:
     return details
 
 
-def _notice(result: ShellResult) -> str:
+def _make_truncation_notice(result: ShellResult) -> str:
     shown = result.shown
     where = result.kept
     if shown.last_line_partial:

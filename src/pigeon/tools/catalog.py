@@ -67,7 +67,7 @@ def facts_of_recorded(name: str) -> ToolFacts:
     return facts_of(name)
 
 
-def plan_tools() -> tuple[str, ...]:
+def list_plan_tool_names() -> tuple[str, ...]:
     """The names under which calls that change the plan may be recorded."""
     return tuple(
         name for known, facts in all_facts().items() if facts.kind == "plan" for name in (known, *facts.other_names)

@@ -51,7 +51,7 @@ class FileAccess:
         A started write is finished even if the run is aborted.
         """
         tells = self._host.wants_changes
-        before = old if old is not None or not tells else await self._read_before(run, held)
+        before = old if old is not None or not tells else await self._read_old_content(run, held)
         path = self._host.find_host_path_to_write(held.place)
         if path is None:
             await run_in_thread(lambda: replace_file(held, data))
@@ -65,7 +65,7 @@ class FileAccess:
             shown = None if before is None else before.decode("utf-8", "replace")
             self._host.report_change(run, path or held.place, shown, data.decode("utf-8", "replace"))
 
-    async def _read_before(self, run: ToolRun, held: HeldPath) -> bytes | None:
+    async def _read_old_content(self, run: ToolRun, held: HeldPath) -> bytes | None:
         """The previous content of a file; None for a new one, empty for one that cannot be shown."""
         try:
             return await self.read_whole(run, held, LONGEST_TOLD)

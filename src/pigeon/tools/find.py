@@ -15,9 +15,9 @@ from pigeon.system.shell.truncation import MAX_BYTES, OutputLimits, human_size, 
 from pigeon.tools.base import (
     BaseTool,
     ToolParts,
-    concealment_test,
     held_path,
     hold_path_subject,
+    make_concealment_test,
     make_text_outcome,
     parse_whole_number,
 )
@@ -73,7 +73,9 @@ class FindTool(BaseTool):
         folder = held_path(run)
         _check_folder(folder)
         limit = parse_whole_number(arguments, "limit", DEFAULT_LIMIT)
-        paths = _Paths(_make_test(str(arguments["pattern"]), folder.place, concealment_test(run, self._paths)), limit)
+        paths = _Paths(
+            _make_path_test(str(arguments["pattern"]), folder.place, make_concealment_test(run, self._paths)), limit
+        )
         deadline = time.monotonic() + self._time_box
         ended = await self._ripgrep.search(
             ["--files", "--null"], folder, run.scope, paths.consume_until_full, self._time_box
@@ -95,7 +97,7 @@ def _check_folder(held: HeldPath) -> None:
         raise ToolFailed(f"{'Not a directory' if os.path.exists(held.place) else 'Path not found'}: {held.place}")
 
 
-def _make_test(pattern: str, folder: str, conceals: Callable[[str], bool]) -> Callable[[str], bool]:
+def _make_path_test(pattern: str, folder: str, conceals: Callable[[str], bool]) -> Callable[[str], bool]:
     from pigeon.system.globs import compile_find_glob
 
     matches = compile_find_glob(pattern)

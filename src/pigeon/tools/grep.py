@@ -15,9 +15,9 @@ from pigeon.system.shell.truncation import MAX_BYTES, OutputLimits, human_size, 
 from pigeon.tools.base import (
     BaseTool,
     ToolParts,
-    concealment_test,
     held_path,
     hold_path_subject,
+    make_concealment_test,
     make_text_outcome,
     parse_whole_number,
 )
@@ -95,7 +95,7 @@ class GrepTool(BaseTool):
         def is_wanted(path: str) -> bool:
             return (chosen is None or chosen(path)) and not conceals(os.path.join(folder, path))
 
-        conceals = concealment_test(run, self._paths)
+        conceals = make_concealment_test(run, self._paths)
         folder = held.place if held.is_folder else os.path.dirname(held.place)
         hits = Hits(parse_whole_number(arguments, "limit", DEFAULT_LIMIT), LINE_WIDTH, 2 * MAX_BYTES, is_wanted)
         options = [*_ripgrep_options(arguments), *choice, *([] if held.is_folder else ["--text"])]
@@ -103,9 +103,9 @@ class GrepTool(BaseTool):
             [*options, "--", held.name], held, run.scope, hits.consume_until_full, self._time_box
         )
         if ended.code == 2 and ended.complaint and not hits.lines:
-            raise ToolFailed(_reason(ended.complaint))
+            raise ToolFailed(_shorten_complaint(ended.complaint))
         return _make_outcome(
-            hits, [*_stop_remarks(ended, self._time_box), *_remarks(held.name if is_binary else None, hits)]
+            hits, [*_stop_remarks(ended, self._time_box), *_make_binary_remarks(held.name if is_binary else None, hits)]
         )
 
 
@@ -170,7 +170,7 @@ def _parse_glob(glob: str) -> tuple[list[str], Callable[[str], bool] | None]:
     return options, matches
 
 
-def _reason(complaint: str) -> str:
+def _shorten_complaint(complaint: str) -> str:
     """Ripgrep's error text, without its advice to use options that the model cannot pass."""
     reason, _, advice = complaint.removeprefix("rg: ").partition("\n\nConsider enabling ")
     return f"{reason}. Lines are searched one by one." if advice.startswith("multiline") else reason
@@ -182,7 +182,7 @@ def _stop_remarks(ended: SearchEnd, time_box: float) -> list[str]:
     return ["Some files or directories could not be read"] if ended.code == 2 else []
 
 
-def _remarks(binary: str | None, hits: Hits) -> list[str]:
+def _make_binary_remarks(binary: str | None, hits: Hits) -> list[str]:
     if binary is not None:
         return [f"{binary} is a binary file and was searched as text"]
     if not hits.stopped_in:

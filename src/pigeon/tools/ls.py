@@ -17,9 +17,9 @@ from pigeon.system.shell.truncation import MAX_BYTES, OutputLimits, human_size, 
 from pigeon.tools.base import (
     BaseTool,
     ToolParts,
-    concealment_test,
     held_path,
     hold_path_subject,
+    make_concealment_test,
     make_text_outcome,
     parse_whole_number,
 )
@@ -63,7 +63,7 @@ class LsTool(BaseTool):
     async def execute(self, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
         limit = parse_whole_number(arguments, "limit", DEFAULT_LIMIT)
         names, more = await run.scope.wait(
-            asyncio.to_thread(_list_folder, held_path(run), limit, concealment_test(run, self._paths))
+            asyncio.to_thread(_list_folder, held_path(run), limit, make_concealment_test(run, self._paths))
         )
         if not names:
             return make_text_outcome("(empty directory)")

@@ -95,7 +95,7 @@ class TodoTool(BaseTool):
                 draft.apply(op)
             except ValueError as error:
                 raise ToolFailed(f"ops[{index}] ({op['op']}): {error}. The plan is unchanged.") from None
-        phases = with_one_in_progress(draft.phases)
+        phases = ensure_one_in_progress(draft.phases)
         self._plan.replace_phases(phases)
         return make_text_outcome(format_plan(phases), {"phases": codec.to_plain(phases)})
 
@@ -173,7 +173,7 @@ class Draft:
         raise ValueError(f'there is no task "{id}"; there are: {_join_ids(ids)}')
 
 
-def with_one_in_progress(phases: list[TodoPhase]) -> list[TodoPhase]:
+def ensure_one_in_progress(phases: list[TodoPhase]) -> list[TodoPhase]:
     """The same plan with one task in progress while any is open: the first that is, else the first that waits."""
     tasks = [task for phase in phases for task in phase.tasks]
     chosen = next((task for task in tasks if task.status == "in_progress"), None)
@@ -198,11 +198,11 @@ def format_plan(phases: list[TodoPhase]) -> str:
         lines.append(f"\n{phase.name} ({value_or_default(phase.id, '')})")
         for task in phase.tasks:
             lines.append(f"{_MARKS[task.status]} {value_or_default(task.id, '')}: {task.content}")
-            lines.extend(f"    {line}" for line in _remarks(task))
+            lines.extend(f"    {line}" for line in _list_remark_lines(task))
     return "\n".join(lines)
 
 
-def _remarks(task: TodoTask) -> list[str]:
+def _list_remark_lines(task: TodoTask) -> list[str]:
     notes = value_or_default(task.notes, "")
     texts = [value_or_default(task.details, ""), *([notes] if isinstance(notes, str) else notes)]
     return [line for text in texts for line in text.splitlines()]

@@ -24,14 +24,14 @@ from pigeon.tools.bash import BashTool
 from pigeon.wire.base import value_or_default
 
 
-def outputs_root(environment: Environment) -> str:
+def temporary_outputs_folder(environment: Environment) -> str:
     """Where long outputs are kept that belong to no session file: a folder of the agent's own."""
     return os.path.join(environment.temporary_folder, f"pigeon-{environment.ids.folder_id()}")
 
 
 def outputs_folder(journal: Journal, environment: Environment) -> str:
     """Where the long outputs of a conversation are kept."""
-    return FileStore.outputs_folder_of(journal.file) if journal.file else outputs_root(environment)
+    return FileStore.outputs_folder_of(journal.file) if journal.file else temporary_outputs_folder(environment)
 
 
 class Workplaces:
@@ -52,8 +52,8 @@ class Workplaces:
         self._transcript = transcript
         self._models = models
         self._redactor = redactor
-        self._outputs = Artifacts(self._artifacts, outputs_root(environment))
-        sandbox.set_artifacts_source(self._artifacts)
+        self._outputs = Artifacts(self._find_saved_outputs_folder, temporary_outputs_folder(environment))
+        sandbox.set_artifacts_source(self._find_saved_outputs_folder)
 
     def make_workplace(self, cwd: str) -> Workplace:
         settings, environment = self._settings, self._environment
@@ -66,26 +66,26 @@ class Workplaces:
         return Workplace(
             cwd,
             shell,
-            self._variables,
+            self._make_command_variables,
             self._outputs,
             self._sandbox.processes,
             BashTool.name,
             self._redactor,
             # How the output of a command comes in pieces depends on the time.
             at_once=environment.reproducible,
-            host_is_outside=self._is_host_outside,
+            host_is_outside=self._is_host_shell_outside,
             outside_environment=self._outside_variables,
         )
 
-    def _artifacts(self) -> str | None:
+    def _find_saved_outputs_folder(self) -> str | None:
         journal = self._transcript.journal
         return FileStore.outputs_folder_of(journal.file) if journal.file and journal.is_saved else None
 
-    def _is_host_outside(self) -> bool:
+    def _is_host_shell_outside(self) -> bool:
         policy = self._sandbox.policy
         return policy is not None and policy.host_shell_outside
 
-    def _variables(self) -> Mapping[str, str]:
+    def _make_command_variables(self) -> Mapping[str, str]:
         policy = self._sandbox.policy
         if policy is None:
             return self._outside_variables()

@@ -31,7 +31,7 @@ from pigeon.frontends.acp.session_reports import SessionReports
 from pigeon.frontends.acp.translation import EventTranslator
 from pigeon.sdk.conversation import Conversation
 from pigeon.sdk.errors import ConversationClosed
-from pigeon.tools.catalog import plan_tools
+from pigeon.tools.catalog import list_plan_tool_names
 from pigeon.wire.answers import Accepted
 from pigeon.wire.base import Json, value_or_default
 from pigeon.wire.commands import Prompt
@@ -264,7 +264,7 @@ class EditorSession:
             # Runs that no prompt began are reported too.
             self._progress.on_run_start()
         elif isinstance(event, ToolExecutionEnd):
-            if event.tool_name in plan_tools():
+            if event.tool_name in list_plan_tool_names():
                 await reports.send_plan()
         elif isinstance(event, TodoAutoClear):
             await reports.send_plan()

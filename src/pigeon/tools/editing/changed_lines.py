@@ -59,20 +59,20 @@ class _DiffSearch:
 
     def find_between(self, old: list[str], new: list[str], splits: int) -> list[Change] | None:
         """The changes, or None if they are too many and the texts must not be split to find them."""
-        start, tail = _equal_ends(old, new)
+        start, tail = _count_equal_ends(old, new)
         middle_old, middle_new = old[start : len(old) - tail], new[start : len(new) - tail]
         if not middle_old and not middle_new:
             return []
-        trace = self._trace(middle_old, middle_new)
+        trace = self._search_shortest_edit(middle_old, middle_new)
         if trace is not None:
             changes = _changes_of_trace(trace, len(middle_old), len(middle_new))
         elif splits:
-            changes = self._split(middle_old, middle_new, splits)
+            changes = self._split_at_anchors(middle_old, middle_new, splits)
         else:
             return None
         return [change.with_offset(start, start) for change in changes]
 
-    def _split(self, old: list[str], new: list[str], splits: int) -> list[Change]:
+    def _split_at_anchors(self, old: list[str], new: list[str], splits: int) -> list[Change]:
         """Compare the stretches between lines that both texts have once, in the same order."""
         self._work -= _SPLIT_COST * (len(old) + len(new))
         anchors = _find_anchors(old, new) if splits > 1 and self._work > 0 else []
@@ -87,7 +87,7 @@ class _DiffSearch:
             x, y = to_x + 1, to_y + 1
         return changes
 
-    def _trace(self, old: list[str], new: list[str]) -> list[dict[int, int]] | None:
+    def _search_shortest_edit(self, old: list[str], new: list[str]) -> list[dict[int, int]] | None:
         """Myers' greedy search: the furthest points per number of steps, or None if it takes too many steps."""
         furthest = {1: 0}
         trace: list[dict[int, int]] = []
@@ -110,7 +110,7 @@ class _DiffSearch:
         return None
 
 
-def _equal_ends(old: list[str], new: list[str]) -> tuple[int, int]:
+def _count_equal_ends(old: list[str], new: list[str]) -> tuple[int, int]:
     most = min(len(old), len(new))
     start = 0
     while start < most and old[start] == new[start]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from pigeon.tools.editing.changed_lines import Change, find_changes
-from pigeon.tools.editing.matching import shared_start
+from pigeon.tools.editing.matching import count_shared_start
 
 CONTEXT = 4
 LONGEST_LINE = 2000
@@ -31,8 +31,8 @@ def compare_texts(old: str, new: str, path: str, known: Sequence[Change] = ()) -
     before, after = _split_lines(old), _split_lines(new)
     changes = find_changes(before, after, known)
     return Difference(
-        listing=_join_within_limit(_listing(before, after, changes)),
-        patch=_join_whole(_patch_pieces(before, after, changes, path)),
+        listing=_join_within_limit(_list_changed_lines(before, after, changes)),
+        patch=_join_or_none_if_too_long(_patch_pieces(before, after, changes, path)),
         first_changed_line=changes[0].new_start + 1 if changes else None,
     )
 
@@ -49,7 +49,7 @@ def _join_within_limit(lines: Iterator[str]) -> str:
     return "\n".join(kept)
 
 
-def _join_whole(parts: Iterator[str]) -> str | None:
+def _join_or_none_if_too_long(parts: Iterator[str]) -> str | None:
     kept: list[str] = []
     size = 0
     for part in parts:
@@ -60,7 +60,7 @@ def _join_whole(parts: Iterator[str]) -> str | None:
     return "".join(kept)
 
 
-def _listing(old: list[str], new: list[str], changes: list[Change]) -> Iterator[str]:
+def _list_changed_lines(old: list[str], new: list[str], changes: list[Change]) -> Iterator[str]:
     width = len(str(max(len(old), len(new))))
     shown_to = 0
     for index, change in enumerate(changes):
@@ -93,13 +93,13 @@ def hunks_of(
 ) -> Iterator[str]:
     """The hunks of a unified diff, in pieces. The lists hold lines with their ends, perhaps only parts of files that
     begin at the lines `old_first` and `new_first`, counted from 0."""
-    for group in _hunks(changes):
+    for group in _group_into_hunks(changes):
         begin = max(0, group[0].old_start - CONTEXT)
         end = min(len(old), group[-1].old_end + CONTEXT)
         new_begin = group[0].new_start - (group[0].old_start - begin)
         new_end = group[-1].new_end + (end - group[-1].old_end)
-        before = _range(begin + old_first, end + old_first)
-        yield f"@@ -{before} +{_range(new_begin + new_first, new_end + new_first)} @@\n"
+        before = _format_range(begin + old_first, end + old_first)
+        yield f"@@ -{before} +{_format_range(new_begin + new_first, new_end + new_first)} @@\n"
         at = begin
         for change in group:
             yield from (_format_patch_line(" ", old[n]) for n in range(at, change.old_start))
@@ -109,7 +109,7 @@ def hunks_of(
         yield from (_format_patch_line(" ", old[n]) for n in range(at, end))
 
 
-def _hunks(changes: list[Change]) -> list[list[Change]]:
+def _group_into_hunks(changes: list[Change]) -> list[list[Change]]:
     groups: list[list[Change]] = []
     for change in changes:
         if groups and change.old_start - groups[-1][-1].old_end <= 2 * CONTEXT:
@@ -119,7 +119,7 @@ def _hunks(changes: list[Change]) -> list[list[Change]]:
     return groups
 
 
-def _range(begin: int, end: int) -> str:
+def _format_range(begin: int, end: int) -> str:
     size = end - begin
     return f"{begin + 1 if size else begin},{size}"
 
@@ -139,6 +139,6 @@ def _shorten_line(line: str, other: str = "") -> str:
     text = line.removesuffix("\n")
     if len(text) <= LONGEST_LINE:
         return text
-    begin = max(0, shared_start(text, other) - LONGEST_LINE // 2)
+    begin = max(0, count_shared_start(text, other) - LONGEST_LINE // 2)
     end = begin + LONGEST_LINE
     return f"{'[truncated] ...' if begin else ''}{text[begin:end]}{'... [truncated]' if end < len(text) else ''}"

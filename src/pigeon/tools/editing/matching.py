@@ -70,10 +70,10 @@ class Text:
             places = [at for at, end in ends if not text[end : end + 1].strip()]
         return places, simplified
 
-    def exact_span(self, start: int, end: int) -> Span:
+    def exact_span_to_original(self, start: int, end: int) -> Span:
         return Span(self.original_position(start), self.original_position(end))
 
-    def fuzzy_span(self, start: int, end: int) -> Span:
+    def fuzzy_span_to_original(self, start: int, end: int) -> Span:
         """A stretch of the look-alike form in the original."""
         form = self._ensure_fuzzy()
         first, before = form.start_of_match(start)
@@ -82,7 +82,7 @@ class Text:
         last, after = form.end_of_match(end)
         return Span(self.original_position(first), self.original_position(last), before, after)
 
-    def with_blanks(self, span: Span) -> Span:
+    def extend_over_blanks(self, span: Span) -> Span:
         """The stretch with trailing blanks of its last line: the look-alike form has none, so they are part of it."""
         blanks = None if span.after else _LAST_BLANKS.match(self.original, span.end)
         return Span(span.start, blanks.end(), span.before) if blanks else span
@@ -103,7 +103,7 @@ class _Fuzzy:
         self._size: list[int] = []
         at = here = 0
         for line in plain.split("\n"):
-            for piece, begin, end in _pieces(line):
+            for piece, begin, end in _look_alike_pieces_of(line):
                 self._at.append(at)
                 self._from.append((here + begin, here + end))
                 self._size.append(len(piece))
@@ -137,7 +137,7 @@ class _Fuzzy:
         return end, self.text[position : self._at[index] + self._size[index]]
 
 
-def _pieces(line: str) -> list[tuple[str, int, int]]:
+def _look_alike_pieces_of(line: str) -> list[tuple[str, int, int]]:
     """Stretches of a line with their look-alike form; a stretch of equal length maps character by character."""
     stripped = line.rstrip()
     if stripped.isascii():
@@ -159,7 +159,7 @@ def _simplify_cluster(cluster: str) -> str:
 
 def to_look_alike(text: str) -> str:
     """The form in which texts are compared if they are not equal."""
-    return "\n".join("".join(piece for piece, _, _ in _pieces(line)) for line in text.split("\n"))
+    return "\n".join("".join(piece for piece, _, _ in _look_alike_pieces_of(line)) for line in text.split("\n"))
 
 
 def normalize_newlines(text: str) -> str:
@@ -177,9 +177,9 @@ def find_occurrences(text: str, wanted: str, at_most: int = MOST_OCCURRENCES) ->
     return found
 
 
-def shared_lines(old: str, new: str) -> tuple[int, int]:
+def count_shared_line_characters(old: str, new: str) -> tuple[int, int]:
     """The number of characters in whole lines that both texts share at their start and at their end."""
-    start = old.rfind("\n", 0, shared_start(old, new)) + 1
+    start = old.rfind("\n", 0, count_shared_start(old, new)) + 1
     rest_old, rest_new = old[start:], new[start:]
     end = _count_shared(rest_old, rest_new, lambda a, b, n: n == 0 or a[-n:] == b[-n:])
     if end:
@@ -188,7 +188,7 @@ def shared_lines(old: str, new: str) -> tuple[int, int]:
     return start, end
 
 
-def shared_start(first: str, second: str) -> int:
+def count_shared_start(first: str, second: str) -> int:
     """The number of characters that both texts share at their start."""
     return _count_shared(first, second, lambda a, b, n: a[:n] == b[:n])
 

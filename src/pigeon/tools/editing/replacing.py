@@ -11,7 +11,14 @@ from msgspec import Struct
 from pigeon.system.shell.truncation import count_lines
 from pigeon.tools.editing.changed_lines import Change
 from pigeon.tools.editing.diff import Difference, compare_texts
-from pigeon.tools.editing.matching import MOST_OCCURRENCES, Span, Text, normalize_newlines, shared_lines, to_look_alike
+from pigeon.tools.editing.matching import (
+    MOST_OCCURRENCES,
+    Span,
+    Text,
+    count_shared_line_characters,
+    normalize_newlines,
+    to_look_alike,
+)
 from pigeon.tools.write import encode_text
 from pigeon.wire.errors import ToolFailed
 
@@ -106,34 +113,36 @@ class _Finder:
         what = f"edits[{index}].oldText" if self._several else "oldText"
         if not old:
             raise ToolFailed(f"{what} must not be empty in {self._path}. To fill an empty file use write.")
-        start, end = shared_lines(old, new)
+        start, end = count_shared_line_characters(old, new)
         changed = new[start : len(new) - end]
         places = self._text.find_exact(old)
         if places:
             self._require_one(places, what)
             at, size = places[0], len(old)
-            match = self._text.exact_span(at, at + size)
-            return self._make_replacement(index, match, self._text.exact_span(at + start, at + size - end), changed)
+            match = self._text.exact_span_to_original(at, at + size)
+            return self._make_replacement(
+                index, match, self._text.exact_span_to_original(at + start, at + size - end), changed
+            )
         places, simplified = self._text.find_fuzzy(old)
         if not places:
             raise ToolFailed(self._missing_message(what))
         self._require_one(places, what)
         at, size = places[0], len(simplified)
-        match = self._text.fuzzy_span(at, at + size)
+        match = self._text.fuzzy_span_to_original(at, at + size)
         stays = _last_line(old[start : len(old) - end]) == _last_line(changed)
         start, end = len(to_look_alike(old[:start])), len(to_look_alike(old[len(old) - end :]) if end else "")
-        span = self._text.fuzzy_span(at + start, at + size - end)
+        span = self._text.fuzzy_span_to_original(at + start, at + size - end)
         if not stays:
-            span = self._text.with_blanks(span)
+            span = self._text.extend_over_blanks(span)
             match = Span(match.start, max(match.end, span.end), match.before, match.after)
         return self._make_replacement(index, match, span, changed)
 
     def _make_replacement(self, index: int, match: Span, span: Span, changed: str) -> _Replacement:
-        ending = self._line_end(match)
+        ending = self._detect_line_end(match)
         text = span.before + changed + span.after
         return _Replacement(match, span, text if ending == "\n" else text.replace("\n", ending), index)
 
-    def _line_end(self, match: Span) -> str:
+    def _detect_line_end(self, match: Span) -> str:
         """The line end in use there: within the match, else after it, else anywhere in the file.
 
         A lone carriage return only ends lines if nothing else does; otherwise it is part of some program's output.

@@ -49,7 +49,7 @@ class GuardedFitter:
         from pigeon.tools.images.resizing import SizeExceeded, fit_image
 
         async with self._turn:
-            if _is_small(data, mime):
+            if _can_decode_here(data, mime):
                 try:
                     return await asyncio.to_thread(fit_image, data, mime, profile, SMALL_PIXELS)
                 except SizeExceeded:  # a frame may be larger than the header states
@@ -77,7 +77,7 @@ class GuardedFitter:
         return _parse_answer(result.stdout, mime) if result.code == 0 else _omit_image(mime, "the decoder failed on it")
 
 
-def _is_small(data: bytes, mime: str) -> bool:
+def _can_decode_here(data: bytes, mime: str) -> bool:
     """True if the header promises an image that may be decoded here: few pixels, and a decoder that respects the
     limit."""
     from pigeon.tools.images.header import header_of

@@ -28,7 +28,7 @@ def header_of(head: bytes) -> Header | None:
     if head.startswith(b"\xff\xd8\xff") and head[3:4] != b"\xf7":
         return Header("image/jpeg", _read_jpeg_size(head))
     if head.startswith((b"GIF87a", b"GIF89a")):
-        return Header("image/gif", _size_of(_read_little_endian(head, 6, 2), _read_little_endian(head, 8, 2)))
+        return Header("image/gif", _size_or_none(_read_little_endian(head, 6, 2), _read_little_endian(head, 8, 2)))
     if head.startswith(b"RIFF") and head[8:12] == b"WEBP":
         return Header("image/webp", _read_webp_size(head))
     if head.startswith(b"BM") and head[6:10] == b"\0\0\0\0" and head[14:15] in (b"\x0c", b"(", b"8", b"l", b"|"):
@@ -41,7 +41,7 @@ def header_of(head: bytes) -> Header | None:
 def _read_png_size(head: bytes) -> tuple[int, int] | None:
     if head[12:16] != b"IHDR" or len(head) < 24:
         return None
-    return _size_of(int.from_bytes(head[16:20], "big"), int.from_bytes(head[20:24], "big"))
+    return _size_or_none(int.from_bytes(head[16:20], "big"), int.from_bytes(head[20:24], "big"))
 
 
 def _read_jpeg_size(head: bytes) -> tuple[int, int] | None:
@@ -52,7 +52,9 @@ def _read_jpeg_size(head: bytes) -> tuple[int, int] | None:
         if kind == 0xFF:
             at += 1
         elif 0xC0 <= kind <= 0xCF and kind not in _NO_FRAME:
-            return _size_of(int.from_bytes(head[at + 7 : at + 9], "big"), int.from_bytes(head[at + 5 : at + 7], "big"))
+            return _size_or_none(
+                int.from_bytes(head[at + 7 : at + 9], "big"), int.from_bytes(head[at + 5 : at + 7], "big")
+            )
         else:
             at += 2 + int.from_bytes(head[at + 2 : at + 4], "big")
     return None
@@ -68,7 +70,7 @@ def _read_webp_size(head: bytes) -> tuple[int, int] | None:
         bits = _read_little_endian(head, 21, 4)
         return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
     if kind == b"VP8 " and head[23:26] == b"\x9d\x01\x2a":
-        return _size_of(_read_little_endian(head, 26, 2) & 0x3FFF, _read_little_endian(head, 28, 2) & 0x3FFF)
+        return _size_or_none(_read_little_endian(head, 26, 2) & 0x3FFF, _read_little_endian(head, 28, 2) & 0x3FFF)
     return None
 
 
@@ -76,5 +78,5 @@ def _read_little_endian(head: bytes, at: int, width: int) -> int:
     return int.from_bytes(head[at : at + width], "little")
 
 
-def _size_of(width: int, height: int) -> tuple[int, int] | None:
+def _size_or_none(width: int, height: int) -> tuple[int, int] | None:
     return (width, height) if width and height else None

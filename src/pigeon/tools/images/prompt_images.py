@@ -51,7 +51,7 @@ class PromptImages:
             header.size[0] > profile.width or header.size[1] > profile.height or len(image.data) > profile.encoded_bytes
         ):
             return None
-        return PreparedImage(_with_type(image, header.mime)) if _is_whole(image.data, header.mime) else None
+        return PreparedImage(_with_type(image, header.mime)) if _has_complete_ending(image.data, header.mime) else None
 
     async def fit_image(self, image: ImageContent) -> PreparedImage:
         """The result for any image; decoding may take seconds."""
@@ -77,7 +77,7 @@ class PromptImages:
         return Profile() if self._resize() else None
 
 
-def _is_whole(data: str, mime: str) -> bool:
+def _has_complete_ending(data: str, mime: str) -> bool:
     """True if the last bytes are those of a complete image; False if only decoding can tell."""
     end = _ENDS.get(mime)
     if end is None:

@@ -78,7 +78,7 @@ def _reason(error: Exception) -> str:
 
 
 def _fit_undecoded(data: bytes, mime: str, profile: Profile | None, reason: str) -> Fitted:
-    too_big = profile is not None and _encoded_size(data) > profile.encoded_bytes
+    too_big = profile is not None and _base64_size(data) > profile.encoded_bytes
     if mime in SENT_AS_IS and not too_big:
         return Fitted(data, mime)
     return Fitted(None, mime, (f"[Image omitted: it has to be converted or resized, and {reason}.]",))
@@ -93,7 +93,7 @@ def _decode_and_fit(data: bytes, mime: str, profile: Profile | None, most_pixels
         if most_pixels is not None and width * height > most_pixels:
             raise SizeExceeded
         small = profile is None or (
-            width <= profile.width and height <= profile.height and _encoded_size(data) <= profile.encoded_bytes
+            width <= profile.width and height <= profile.height and _base64_size(data) <= profile.encoded_bytes
         )
         if small and mime in SENT_AS_IS:
             if width * height <= MOST_PIXELS:
@@ -139,7 +139,7 @@ def _shrink_to_fit(image: Image, profile: Profile) -> tuple[bytes, str, tuple[in
         size = max(1, round(image.width * factor)), max(1, round(image.height * factor))
         scaled = image if size == image.size else image.resize(size, Resampling.LANCZOS)
         for mime, encoded in _encode_variants(scaled):
-            if _encoded_size(encoded) <= profile.encoded_bytes:
+            if _base64_size(encoded) <= profile.encoded_bytes:
                 return encoded, mime, size
         if size == (1, 1):
             return None
@@ -167,5 +167,5 @@ def _flatten_on_white(image: Image) -> Image:
     return paper
 
 
-def _encoded_size(data: bytes) -> int:
+def _base64_size(data: bytes) -> int:
     return (len(data) + 2) // 3 * 4
