@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pigeon.transport import unix_socket
-from pigeon.transport.unix_socket import accept_own, listen
+from pigeon.transport.unix_socket import accept_own_user, listen
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ async def test_the_first_connection_is_taken_and_nothing_listens_afterwards(path
     assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
     with socket.socket(socket.AF_UNIX) as client:
         client.connect(path)
-        reading, writing = await accept_own(listener, path)
+        reading, writing = await accept_own_user(listener, path)
         assert "socket" not in os.listdir(os.path.dirname(path))
         client.sendall(b"in\n")
         os.write(writing, b"out\n")
@@ -39,7 +39,7 @@ async def test_a_connection_of_another_user_is_closed(path: str, monkeypatch: py
     users = [os.geteuid() + 1, os.geteuid()]
     monkeypatch.setattr(unix_socket, "user_of", lambda connection: users.pop(0))
     listener = listen(path)
-    accepting = asyncio.ensure_future(accept_own(listener, path))
+    accepting = asyncio.ensure_future(accept_own_user(listener, path))
     with socket.socket(socket.AF_UNIX) as stranger, socket.socket(socket.AF_UNIX) as own:
         stranger.connect(path)
         own.connect(path)

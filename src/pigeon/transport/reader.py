@@ -94,9 +94,9 @@ class Framing:
             return
         self._size += len(piece)
         if self._size > self._cap:
-            beginning = self._beginning(piece)
+            beginning = self._join_first_bytes(piece)
             frames.append(TooLong(self._cap, beginning))
-            self._skipped = SkippedEnd(self._cap, beginning, self._ending(piece))
+            self._skipped = SkippedEnd(self._cap, beginning, self._join_last_bytes(piece))
             self._parts.clear()
         else:
             self._parts.append(piece)
@@ -106,7 +106,7 @@ class Framing:
             frames.append(self._skipped)
         self._skipped = None
 
-    def _beginning(self, piece: bytes) -> bytes:
+    def _join_first_bytes(self, piece: bytes) -> bytes:
         kept = b""
         for part in chain(self._parts, (piece,)):
             kept += part[: BEGINNING - len(kept)]
@@ -114,7 +114,7 @@ class Framing:
                 break
         return kept
 
-    def _ending(self, piece: bytes) -> bytes:
+    def _join_last_bytes(self, piece: bytes) -> bytes:
         kept = piece[-ENDING:]
         for part in reversed(self._parts):
             if len(kept) == ENDING:
@@ -153,12 +153,12 @@ class Reader:
 
     def start(self) -> None:
         try:
-            self._watch(True)
+            self._set_watching(True)
             self._polled = True
         except (OSError, ValueError):
             threading.Thread(target=self._run_thread, name="pigeon-reader", daemon=True).start()
 
-    def _watch(self, wanted: bool) -> None:
+    def _set_watching(self, wanted: bool) -> None:
         if wanted and not self._watching:
             self._loop.add_reader(self._descriptor, self._on_readable)
         elif self._watching and not wanted:
@@ -179,19 +179,19 @@ class Reader:
     def _deliver_frames(self, frames: list[Frame], ended: bool) -> None:
         waiting = self._take(frames)
         if waiting is None:
-            self._resume_reading(ended)
+            self._resume_or_end(ended)
             return
         if self._polled:
-            self._watch(False)
+            self._set_watching(False)
         self._waiting = asyncio.ensure_future(self._resume_reading_after(waiting, ended))
 
     async def _resume_reading_after(self, waiting: Awaitable[None], ended: bool) -> None:
         await waiting
-        self._resume_reading(ended)
+        self._resume_or_end(ended)
 
-    def _resume_reading(self, ended: bool) -> None:
+    def _resume_or_end(self, ended: bool) -> None:
         if self._polled:
-            self._watch(not ended)
+            self._set_watching(not ended)
         if ended:
             self._ended()
         self._taken.set()

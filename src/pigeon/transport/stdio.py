@@ -17,7 +17,7 @@ _F_SETPIPE_SZ = getattr(fcntl, "F_SETPIPE_SZ", 1031)
 
 def claim_stdio() -> tuple[int, int]:
     """Private descriptors for stdin and stdout; afterwards 0 is /dev/null and 1 is stderr."""
-    _fill_gaps()
+    _open_missing_stdio()
     protocol_in = _duplicate_descriptor(0)
     protocol_out = _duplicate_descriptor(1)
     null = os.open(os.devnull, os.O_RDONLY)
@@ -34,7 +34,7 @@ def is_pipe(descriptor: int) -> bool:
     return stat.S_ISFIFO(os.fstat(descriptor).st_mode)
 
 
-def _fill_gaps() -> None:
+def _open_missing_stdio() -> None:
     """Fill closed descriptors 0 to 2, with which a host may start us, so that no other file gets their numbers."""
     for descriptor in (0, 1, 2):
         try:

@@ -57,7 +57,7 @@ def _remove_left_over(path: str) -> None:
     os.unlink(path)
 
 
-async def accept_own(listener: socket, path: str) -> tuple[int, int]:
+async def accept_own_user(listener: socket, path: str) -> tuple[int, int]:
     """Descriptors for reading and writing the first connection of our own user; then listening ends.
 
     Connections of other users are closed.

@@ -95,7 +95,7 @@ class OutputDescriptor:
         self._descriptor = descriptor
         self._poller = self._make_poller() if is_pipe(descriptor) else None
 
-    def write_now(self, buffers: Sequence[bytes]) -> bool:
+    def try_write_now(self, buffers: Sequence[bytes]) -> bool:
         """Write at most PIPE_BUF bytes without blocking; returns False if that is not possible, and then nothing was
         written.
 
@@ -193,7 +193,7 @@ class Writer:
         held, size = self._held, self._held_size
         if held:
             self._held, self._held_size = [], 0
-            if not self._output.write_now(held):
+            if not self._output.try_write_now(held):
                 self._enqueue(held, size, False)
 
     def _enqueue(self, buffers: Sequence[bytes], size: int, apart: bool) -> None:
@@ -244,7 +244,7 @@ class Writer:
             try:
                 self._output.write_all(batch)
             except OSError as error:
-                self._fail(error)
+                self._discard_and_report_failure(error)
                 return
             with self._changed:
                 self._queue.mark_written(size)
@@ -255,7 +255,7 @@ class Writer:
         if self._queue.size <= SOFT_LIMIT // 2 and not self._room.is_set():
             self._call_in_loop(self._room.set)
 
-    def _fail(self, error: OSError) -> None:
+    def _discard_and_report_failure(self, error: OSError) -> None:
         with self._changed:
             self._failure = error
             self._queue.clear()

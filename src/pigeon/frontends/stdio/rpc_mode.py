@@ -55,12 +55,12 @@ def run_rpc(line: CommandLine, environment: Environment) -> int:
 
 async def _accept_connection(path: str) -> Descriptors | int:
     """The descriptors of the first connection to a socket, or an exit code if a signal comes first."""
-    from pigeon.transport.unix_socket import accept_own, listen
+    from pigeon.transport.unix_socket import accept_own_user, listen
 
     shutdown = Shutdown()
     shutdown.watch_signals()
     listener = listen(path)
-    accepting = asyncio.ensure_future(accept_own(listener, path))
+    accepting = asyncio.ensure_future(accept_own_user(listener, path))
     ended = asyncio.ensure_future(shutdown.wait_for_request())
     await asyncio.wait({accepting, ended}, return_when=asyncio.FIRST_COMPLETED)
     if accepting.done():
