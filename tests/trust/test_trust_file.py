@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pigeon.sandbox.written_folders import WRITTEN, filter_programs_path, record_written_folders, written_folders
-from pigeon.trust.trust_file import DOUBTED, record_doubts, save_decision, saved_decision
+from pigeon.trust.trust_file import DOUBTED, record_trusted_contents, save_decision, saved_decision
 
 
 @pytest.fixture
@@ -44,15 +44,15 @@ def test_trust_in_a_folder_does_not_count_for_what_commands_above_it_may_have_ma
     save_decision(agent, str(project), True)
     if had:
         (project / ".pi").mkdir()
-    record_doubts(agent, [str(project.parent)])
+    record_trusted_contents(agent, [str(project.parent)])
     assert saved_decision(agent, str(project)) == (True, None), "nothing has come yet"
     (project / ".pigeon").mkdir()
     assert saved_decision(agent, str(project)) == (None, None)
-    record_doubts(agent, [str(project.parent)])
+    record_trusted_contents(agent, [str(project.parent)])
     assert saved_decision(agent, str(project)) == (None, None), "a later session changes nothing about that"
     save_decision(agent, str(project), True)
     assert saved_decision(agent, str(project)) == (True, None), "it was decided about what is there now"
-    record_doubts(agent, [str(project)])
+    record_trusted_contents(agent, [str(project)])
     (project / ".mcp.json").touch()
     assert saved_decision(agent, str(project)) == (True, None), "at the top of the working folder none can be made"
 

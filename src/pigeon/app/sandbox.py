@@ -12,7 +12,7 @@ from pigeon.extensions.runtime.discovery import find_extension_paths
 from pigeon.sandbox.control import AskedSandbox, SandboxControl
 from pigeon.system.environment import Environment
 from pigeon.system.process.start import ProcessOwner
-from pigeon.trust.trust_file import record_doubts
+from pigeon.trust.trust_file import record_trusted_contents
 
 
 def make_sandbox(
@@ -32,6 +32,6 @@ def make_sandbox(
         layers,
         processes,
         find_extensions=partial(find_extension_paths, named, agent_dir, environment.home),
-        on_writable=partial(record_doubts, agent_dir),
+        on_writable=partial(record_trusted_contents, agent_dir),
         report=report,
     )

@@ -137,7 +137,7 @@ class TrustControl:
         self._bus = bus
         self._announced: tuple[str, list[str]] | None = None
         # Files may have appeared since the last run.
-        on_run(self._announce_waiting)
+        on_run(self._announce_pending_decision)
 
     def is_trusted(self, cwd: str) -> bool:
         return self._decisions.is_trusted(cwd)
@@ -146,7 +146,7 @@ class TrustControl:
         """Switch to the conversation's folder."""
         self._cwd = cwd
         self._decisions.apply(cwd, self._users)
-        asyncio.get_running_loop().call_soon(self._announce_waiting)
+        asyncio.get_running_loop().call_soon(self._announce_pending_decision)
 
     async def resolve_trust(self, cwd: str) -> None:
         """Decide about a folder before the conversation moves there; raises `Refusal` if it must not."""
@@ -182,9 +182,9 @@ class TrustControl:
     def reannounce_pending_decision(self) -> None:
         """Announce again what waits for a decision, after the current command is answered."""
         self._announced = None
-        asyncio.get_running_loop().call_soon(self._announce_waiting)
+        asyncio.get_running_loop().call_soon(self._announce_pending_decision)
 
-    def _announce_waiting(self) -> None:
+    def _announce_pending_decision(self) -> None:
         """Announce what waits for a decision in the folder of the conversation; each state once."""
         cwd = self._cwd
         if self._decisions.decision_for(cwd).by is not None:

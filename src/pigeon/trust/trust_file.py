@@ -30,7 +30,7 @@ def saved_decision(agent_dir: str, cwd: str) -> tuple[bool | None, str | None]:
     """The decision about this folder or the nearest parent, and the error in the file, if any."""
     path = os.path.join(agent_dir, NAME)
     try:
-        entries = _decisions(_read_entries(path))
+        entries = _normalize_decisions(_read_entries(path))
     except FileNotFoundError as error:
         if not is_dangling_link(path):
             return None, None
@@ -42,7 +42,7 @@ def saved_decision(agent_dir: str, cwd: str) -> tuple[bool | None, str | None]:
         if folder in entries:
             decision = entries[folder]
             if decision is True:
-                return _inherited_trust(agent_dir, own) if folder != own else _own_trust(agent_dir, own)
+                return _check_inherited_trust(agent_dir, own) if folder != own else _check_own_trust(agent_dir, own)
             if isinstance(decision, bool):
                 return decision, None
             return False, f"{path}: {folder} must be true or false; it is not trusted until this is fixed"
@@ -52,7 +52,7 @@ def saved_decision(agent_dir: str, cwd: str) -> tuple[bool | None, str | None]:
         folder = above
 
 
-def _inherited_trust(agent_dir: str, folder: str) -> tuple[bool | None, str | None]:
+def _check_inherited_trust(agent_dir: str, folder: str) -> tuple[bool | None, str | None]:
     """The trust in a parent folder, unless a command could have written the files in question."""
     try:
         written = written_folders(agent_dir)
@@ -61,10 +61,10 @@ def _inherited_trust(agent_dir: str, folder: str) -> tuple[bool | None, str | No
     return (None if any(folder.startswith(f"{above}/") for above in written) else True), None
 
 
-def _own_trust(agent_dir: str, folder: str) -> tuple[bool | None, str | None]:
+def _check_own_trust(agent_dir: str, folder: str) -> tuple[bool | None, str | None]:
     """The trust in a folder, unless files that need it have been added since commands could write around it."""
     try:
-        had = _read_doubted(agent_dir).get(folder)
+        had = _read_recorded_contents(agent_dir).get(folder)
     except (OSError, BadRecord) as error:
         return None, f"{os.path.join(agent_dir, DOUBTED)}: {error}; this project is not trusted until that is fixed"
     return (None if had is not None and set(_list_needing_trust(folder)) - set(had) else True), None
@@ -78,7 +78,7 @@ def _list_needing_trust(folder: str) -> list[str]:
     return sorted(name for name in {*NEVER_MADE, *AGENT_NAMES} if os.path.lexists(os.path.join(folder, name)))
 
 
-def _read_doubted(agent_dir: str) -> dict[str, list[str]]:
+def _read_recorded_contents(agent_dir: str) -> dict[str, list[str]]:
     """The files that trusted folders had when commands could first write around them; raises `OSError` and
     `BadRecord`."""
     found: dict[str, list[str]] = {}
@@ -93,18 +93,18 @@ def _read_doubted(agent_dir: str) -> dict[str, list[str]]:
     return found
 
 
-def record_doubts(agent_dir: str, folders: Sequence[str]) -> None:
+def record_trusted_contents(agent_dir: str, folders: Sequence[str]) -> None:
     """Record the files that need trust in the trusted folders among these, before commands behind a sandbox write
     there.
 
     Later additions are not trusted with them. Raises `OSError` and `BadRecord`.
     """
     try:
-        decisions = _decisions(_read_entries(os.path.join(agent_dir, NAME)))
+        decisions = _normalize_decisions(_read_entries(os.path.join(agent_dir, NAME)))
     except (OSError, BadRecord):
         # Then no folder is trusted.
         return
-    known = _read_doubted(agent_dir)
+    known = _read_recorded_contents(agent_dir)
     trusted = (path for path, decision in decisions.items() if decision is True and path not in known)
     new = [path for path in trusted if any(path.startswith(f"{folder}/") for folder in folders)]
     append_to_list_file(agent_dir, DOUBTED, [[path, _list_needing_trust(path)] for path in new])
@@ -129,7 +129,7 @@ def save_decision(agent_dir: str, cwd: str, trusted: bool) -> str | None:
         make_private_folder(agent_dir)
         replace_file(path, codec.to_pretty_json(entries).encode() + b"\n", mode=0o600)
         # The decision is about the current contents.
-        if trusted and folder in _read_doubted(agent_dir):
+        if trusted and folder in _read_recorded_contents(agent_dir):
             append_to_list_file(agent_dir, DOUBTED, [[folder, None]])
     except (OSError, BadRecord) as error:
         return f"{path}: {getattr(error, 'strerror', None) or error}; the decision was not saved"
@@ -143,7 +143,7 @@ def _read_entries(path: str) -> dict[str, Any]:
     return value
 
 
-def _decisions(entries: dict[str, Any]) -> dict[str, Any]:
+def _normalize_decisions(entries: dict[str, Any]) -> dict[str, Any]:
     """The decisions by path, in any spelling; if two spellings disagree, the refusal counts.
 
     An untrusted folder also counts by its real path, so that no link avoids the decision. `null` is not a decision.
