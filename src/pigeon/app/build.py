@@ -59,7 +59,7 @@ from pigeon.trust.control import FolderUser, ProjectDecisions, TrustControl
 from pigeon.wire.base import value_or_default
 from pigeon.wire.entries import SessionInfo
 from pigeon.wire.errors import BadRecord, Refusal, StartupError
-from pigeon.wire.steering import LIMIT_FIELDS, Limits, limits_of
+from pigeon.wire.steering import LIMIT_FIELDS, Limits, parse_limits
 
 # For hosts that set no limits: they see the same as from the rest of the family, unless nothing else ends a loop.
 PATIENT_GUARD = LoopGuardPolicy(warn=250, stop=300)
@@ -498,7 +498,7 @@ def _make_session_settings(
 def _merge_limits(settings: Settings, options: AgentOptions) -> Limits:
     """The limits of the options, completed by those of the settings."""
     try:
-        first, second = limits_of(options.limits), limits_of(value_or_default(settings.limits, {}))
+        first, second = parse_limits(options.limits), parse_limits(value_or_default(settings.limits, {}))
     except BadRecord as error:
         raise StartupError(str(error)) from None
     return Limits(

@@ -24,7 +24,7 @@ from pigeon.wire import codec
 from pigeon.wire.base import merge_objects
 from pigeon.wire.choices import VERDICTS
 from pigeon.wire.errors import BadRecord
-from pigeon.wire.steering import limits_of
+from pigeon.wire.steering import parse_limits
 
 TOOLS = "defaultTools"
 LIMITS = "limits"
@@ -144,7 +144,7 @@ def _lower_limits(known: dict[str, Any], more: dict[str, Any], report: Callable[
     found: dict[str, Any] = {}
     for name, value in more.items():
         try:
-            limits_of({name: value})
+            parse_limits({name: value})
         except BadRecord as error:
             report(f"{LIMITS}.{name} is ignored: {error}")
         else:

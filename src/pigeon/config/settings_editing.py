@@ -145,10 +145,10 @@ def _is_object_setting(name: str) -> bool:
 
 
 def _check_limits(given: Json) -> None:
-    from pigeon.wire.steering import limits_of
+    from pigeon.wire.steering import parse_limits
 
     try:
-        limits_of(given)
+        parse_limits(given)
     except BadRecord as error:
         raise UsageError(f"{error}. Nothing was changed") from None
 

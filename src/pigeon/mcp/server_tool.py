@@ -17,7 +17,7 @@ from pigeon.system.shell.truncation import Shown, human_size, truncate_to_head
 from pigeon.tools.server_tools import server_tool_facts
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT, Json
-from pigeon.wire.content import ImageContent, ImageInput, TextContent, UserBlock, image_block
+from pigeon.wire.content import ImageContent, ImageInput, TextContent, UserBlock, to_image_content
 from pigeon.wire.errors import Aborted, BadRecord, ToolFailed
 from pigeon.wire.events import ToolOutcome
 from pigeon.wire.tokens import estimated_tokens
@@ -141,7 +141,7 @@ def _replace_invalid_images(content: list[TextContent | ImageContent]) -> list[U
             blocks.append(block)
             continue
         try:
-            blocks.append(image_block(ImageInput(data=block.data, mime_type=block.mime_type), "content"))
+            blocks.append(to_image_content(ImageInput(data=block.data, mime_type=block.mime_type), "content"))
         except BadRecord as error:
             blocks.append(TextContent(text=f"[An image cannot be shown: {error}]"))
     return blocks

@@ -34,12 +34,12 @@ def read_frame(frame: Frame) -> list[Command | RefusedLine]:
     """
     if isinstance(frame, TooLong):
         refused = make_line_refusal(f"the line is longer than {frame.cap} bytes and was skipped")
-        return [refused, *_replace_skipped_result(codec.outer_members(frame.beginning), frame.cap)]
+        return [refused, *_replace_skipped_result(codec.parse_outer_members(frame.beginning), frame.cap)]
     if isinstance(frame, SkippedEnd):
-        begun = codec.outer_members(frame.beginning)
+        begun = codec.parse_outer_members(frame.beginning)
         if begun.get("type") is not None and begun.get("id") is not None:
             return []
-        return _replace_skipped_result(codec.outer_members(frame.beginning, frame.ending), frame.cap)
+        return _replace_skipped_result(codec.parse_outer_members(frame.beginning, frame.ending), frame.cap)
     value: Any = None
     try:
         value = codec.decode(frame)

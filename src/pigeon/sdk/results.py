@@ -16,7 +16,7 @@ from pigeon.wire.content import text_of
 from pigeon.wire.events import AgentSettled, AgentStart, CompactionEnd, MessageEnd, Outbound, StreamEvent
 from pigeon.wire.messages import AssistantMessage, Message, ToolResultMessage
 from pigeon.wire.model import Usage, sum_usage, zero_usage
-from pigeon.wire.steering import limit_text
+from pigeon.wire.steering import describe_limit
 
 ConversationEvent = Outbound | StreamEvent | UnknownEvent
 Ended = Literal["done", "limit", "aborted", "error", "denied"]
@@ -136,7 +136,7 @@ class RunRecord:
         """The error, if one ended the run."""
         answer, settled = self._last_answer, self._settled
         if settled is not None and not isinstance(settled.limit, Absent):
-            return limit_text(settled.limit)
+            return describe_limit(settled.limit)
         if self.end_reason != "error":
             return None
         if self._settled is not None and not isinstance(self._settled.error_message, Absent):

@@ -27,7 +27,7 @@ from pigeon.wire.content import Attachment, ImageContent, ImageInput, TextConten
 from pigeon.wire.errors import ABORTED_BEFORE, Aborted, Refusal, SessionBusy
 from pigeon.wire.events import MessageEnd, MessageStart
 from pigeon.wire.messages import Acceptance, CustomMessage, Disposition, UserMessage
-from pigeon.wire.steering import Limits, limit_text
+from pigeon.wire.steering import Limits, describe_limit
 
 if TYPE_CHECKING:
     from pigeon.session.client_messages import ClientMessages
@@ -192,7 +192,7 @@ class Prompting:
         scope = self._activity.begin_run()
         if limits.active and (reached := limits.find_exhausted_limit()) is not None:
             self._activity.end()
-            raise Refusal(f"{limit_text(reached)}, in this conversation. {OTHER_LIMITS}", code="limit")
+            raise Refusal(f"{describe_limit(reached)}, in this conversation. {OTHER_LIMITS}", code="limit")
         if self._dependencies.models.model is None:
             self._activity.end()
             raise Refusal(NO_MODEL.format(models_file=self._dependencies.models_file))

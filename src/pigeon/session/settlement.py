@@ -10,7 +10,7 @@ from pigeon.session.policies.policy import RunEnd
 from pigeon.session.queue import OpenPrompt, OpenPrompts
 from pigeon.wire.base import ABSENT, Absent, Json
 from pigeon.wire.events import AgentSettled, EndReason, PromptError, PromptStatus, SessionSettled
-from pigeon.wire.steering import limit_text
+from pigeon.wire.steering import describe_limit
 
 if TYPE_CHECKING:
     from pigeon.agent.run import RunResult
@@ -101,7 +101,7 @@ def _determine_outcome(
 
 def _prompt_error(result: RunResult | None, end: RunEnd, reason: EndReason, problem: str | Absent) -> PromptError:
     if end.limit is not None:
-        return PromptError(message=limit_text(end.limit), retryable=False)
+        return PromptError(message=describe_limit(end.limit), retryable=False)
     if reason == "denied":
         return PromptError(message=DENIED, retryable=False)
     if not isinstance(problem, Absent):

@@ -71,7 +71,7 @@ def decode(data: bytes | str) -> Any:
         return _decode_tolerantly(data, str(error))
 
 
-def outer_members(beginning: bytes, ending: bytes = b"") -> dict[str, Json]:
+def parse_outer_members(beginning: bytes, ending: bytes = b"") -> dict[str, Json]:
     """The known members of an object of which only both ends are available: from the first member on, and from the last
     one back, as far as their values are short texts or whole numbers; the first other value becomes None.
 
@@ -147,19 +147,19 @@ def encode(record: Any) -> bytes:
     except (UnicodeEncodeError, OverflowError):
         import json
 
-        plain = _with_finite_numbers(msgspec.to_builtins(record, str_keys=True))
+        plain = _nonfinite_to_null(msgspec.to_builtins(record, str_keys=True))
         return json.dumps(plain, separators=(",", ":"), allow_nan=False).encode("ascii")
     return escape_separators(raw)
 
 
-def _with_finite_numbers(value: Any) -> Any:
+def _nonfinite_to_null(value: Any) -> Any:
     """NaN and Infinity as null: msgspec writes them so, and the standard library must do the same."""
     from math import isfinite
 
     if isinstance(value, dict):
-        return {key: _with_finite_numbers(item) for key, item in value.items()}
+        return {key: _nonfinite_to_null(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_with_finite_numbers(item) for item in value]
+        return [_nonfinite_to_null(item) for item in value]
     return None if isinstance(value, float) and not isfinite(value) else value
 
 

@@ -130,37 +130,37 @@ def user_blocks(
     """The content of a user message: its text, then images and documents in the order given."""
     blocks: list[UserBlock] = [TextContent(text=message)]
     if not isinstance(images, Absent):
-        blocks.extend(image_block(image, f"images[{index}]") for index, image in enumerate(images))
+        blocks.extend(to_image_content(image, f"images[{index}]") for index, image in enumerate(images))
     if not isinstance(attachments, Absent):
         for index, attachment in enumerate(attachments):
             blocks.extend(_attachment_blocks(attachment, f"attachments[{index}]"))
     return blocks
 
 
-def image_block(image: ImageInput, where: str) -> ImageContent:
+def to_image_content(image: ImageInput, where: str) -> ImageContent:
     """The one form in which an image is stored; `where` names the field in a refusal."""
     if not isinstance(image.source, Absent):
-        return _from_source(image.source, f"{where}.source")
+        return _image_from_source(image.source, f"{where}.source")
     if isinstance(image.data, Absent):
         raise BadRecord(f'Missing field "{where}.data": send {{"type":"image","data":<base64>,"mimeType":...}}')
     if image.data.startswith("data:"):
-        return _from_data_url(image.data, f"{where}.data")
+        return _image_from_data_url(image.data, f"{where}.data")
     return _make_image_content(image.data, image.mime_type, where)
 
 
-def _from_source(source: ImageSource, where: str) -> ImageContent:
+def _image_from_source(source: ImageSource, where: str) -> ImageContent:
     if not isinstance(source.url, Absent):
-        return _from_data_url(source.url, f"{where}.url")
+        return _image_from_data_url(source.url, f"{where}.url")
     if isinstance(source.data, Absent):
         raise BadRecord(f'Missing field "{where}.data"')
     if source.data.startswith("data:"):
-        return _from_data_url(source.data, f"{where}.data")
+        return _image_from_data_url(source.data, f"{where}.data")
     named = (source.media_type, source.snake_media_type, source.mime_type)
     mime = next((name for name in named if not isinstance(name, Absent)), ABSENT)
     return _make_image_content(source.data, mime, where)
 
 
-def _from_data_url(url: str, where: str) -> ImageContent:
+def _image_from_data_url(url: str, where: str) -> ImageContent:
     head, comma, data = url.partition(",")
     if not head.startswith("data:") or not comma or not head.endswith(";base64"):
         raise BadRecord(f'Field "{where}" must be a base64 data URL; Pigeon does not fetch images from the network')

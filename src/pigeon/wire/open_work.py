@@ -83,7 +83,7 @@ class OpenWork:
     @property
     def queued_messages(self) -> list[Json]:
         """The queued messages in the form of `queue_update`."""
-        items = [] if self.queue is None else _members(self.queue).get("items")
+        items = [] if self.queue is None else _decode_members(self.queue).get("items")
         return items if isinstance(items, list) else []
 
     def track_line(self, line: bytes, number: int) -> EventHead:
@@ -94,11 +94,11 @@ class OpenWork:
         elif head.type == REQUEST and head.method in ANSWERED:
             self._add_question(line, number)
         elif head.type == REQUEST and head.method == "cancel":
-            self.questions.pop(str(_members(line).get("targetId")), None)
+            self.questions.pop(str(_decode_members(line).get("targetId")), None)
         return head
 
     def _add_question(self, line: bytes, number: int) -> None:
-        id = str(_members(line).get("id"))
+        id = str(_decode_members(line).get("id"))
         self.questions[id] = line
         self._asked = {open_id: self._asked[open_id] for open_id in self.questions if open_id in self._asked}
         self._asked[id] = number
@@ -106,10 +106,10 @@ class OpenWork:
     def _track_event(self, kind: str, line: bytes, number: int) -> None:
         match kind:
             case "agent_start":
-                self.running, self.run_id = True, _members(line).get("runId")
+                self.running, self.run_id = True, _decode_members(line).get("runId")
                 self.last_run = self.run_id
             case "agent_settled":
-                self.last_run = _members(line).get("runId")
+                self.last_run = _decode_members(line).get("runId")
                 self.running, self.run_id, self.message = False, None, None
                 self._tools.clear()
             case "message_start":
@@ -118,9 +118,9 @@ class OpenWork:
                 self.message = None
                 self.messages += 1
             case "tool_execution_start":
-                self._tools[str(_members(line).get("toolCallId"))] = number
+                self._tools[str(_decode_members(line).get("toolCallId"))] = number
             case "tool_execution_end":
-                self._tools.pop(str(_members(line).get("toolCallId")), None)
+                self._tools.pop(str(_decode_members(line).get("toolCallId")), None)
             case "queue_update":
                 self.queue = line
             case "agent_restarted":
@@ -128,9 +128,9 @@ class OpenWork:
             case "host_tool_call":
                 self._add_question(line, number)
             case "host_tool_cancel":
-                self.questions.pop(str(_members(line).get("targetId")), None)
+                self.questions.pop(str(_decode_members(line).get("targetId")), None)
             case _:
-                self.questions.pop(str(_members(line).get("id")), None)
+                self.questions.pop(str(_decode_members(line).get("id")), None)
 
 
 _ENDS = frozenset(
@@ -158,6 +158,6 @@ def read_open_work(lines: Iterable[tuple[int, bytes]]) -> OpenWork:
     return work
 
 
-def _members(line: bytes) -> dict[str, Any]:
+def _decode_members(line: bytes) -> dict[str, Any]:
     value = codec.decode(line)
     return value if isinstance(value, dict) else {}

@@ -121,7 +121,7 @@ class GrowingJson:
             self._expect = "key" if char == "{" else "value"
             self._commit()
         elif char == "]" and self._stack and self._stack[-1] == "[" and self._has_just_opened():
-            self._close(char)
+            self._close_container(char)
         elif char == '"':
             self._pending.append(char)
             self._string_is_key = False
@@ -147,7 +147,7 @@ class GrowingJson:
             self._string_is_key = True
             self._expect = "string"
         elif char == "}" and not self._pending:
-            self._close(char)
+            self._close_container(char)
         else:
             self._broken = True
         return at + 1
@@ -171,7 +171,7 @@ class GrowingJson:
             self._pending.append(char)
             self._expect = "key" if self._stack[-1] == "{" else "value"
         elif self._stack and char == _CLOSERS[self._stack[-1]].decode():
-            self._close(char)
+            self._close_container(char)
         else:
             self._broken = True
         return at + 1
@@ -238,7 +238,7 @@ class GrowingJson:
         if not self._string_is_key:
             self._commit()
 
-    def _close(self, char: str) -> None:
+    def _close_container(self, char: str) -> None:
         self._pending.append(char)
         self._stack.pop()
         self._end_value()

@@ -93,7 +93,7 @@ class _Definitions:
     def define_older_name(self, old: str, new: str) -> Shape:
         """A command under a name that it had before."""
         name = "".join(word.capitalize() for word in old.split("_"))
-        self._define(name, f"`{new}` under its older name.", {"type": {"const": old}})
+        self._define_object(name, f"`{new}` under its older name.", {"type": {"const": old}})
         now = self._define_members(commands.BY_NAME[new])
         self.by_name[name]["properties"] |= {key: shape for key, shape in now["properties"].items() if key != "type"}
         self.by_name[name]["required"] = now["required"]
@@ -111,7 +111,7 @@ class _Definitions:
             shapes["data"] = self.define_shape(hint)
             optional += ["data"] if _may_be_absent(hint) else []
         name = f"{kind.__name__}Response"
-        self._define(name, f"`{command}` was carried out or accepted.", shapes, optional)
+        self._define_object(name, f"`{command}` was carried out or accepted.", shapes, optional)
         return _reference(name)
 
     def define_failure(self) -> Shape:
@@ -120,7 +120,7 @@ class _Definitions:
         shapes = {key: members[key] for key in ("id", "type", "command")}
         shapes |= {"success": {"const": False}, "error": members["error"], "code": members["code"]}
         about = "A command was refused, or a line was none (`command` is `parse`)."
-        self._define("FailedResponse", about, shapes, ["id", "code"])
+        self._define_object("FailedResponse", about, shapes, ["id", "code"])
         return _reference("FailedResponse")
 
     def define_shape(self, hint: Any) -> Shape:
@@ -205,7 +205,7 @@ class _Definitions:
             required += [] if optional else [field.encode_name]
         return {"type": "object", "properties": shapes, "required": required}
 
-    def _define(self, name: str, about: str, shapes: dict[str, Shape], optional: Iterable[str] = ()) -> None:
+    def _define_object(self, name: str, about: str, shapes: dict[str, Shape], optional: Iterable[str] = ()) -> None:
         if name in self.by_name:
             raise TypeError(f"two definitions are called {name}")
         required = [key for key in shapes if key not in optional]

@@ -150,7 +150,7 @@ WHOLE = ("turns", "tokens", "toolCalls")
 LIMIT_FIELDS = {"turns": "turns", "cost": "cost", "tokens": "tokens", "seconds": "seconds", "toolCalls": "tool_calls"}
 
 
-def limits_of(given: Json, where: str = "limits") -> Limits:
+def parse_limits(given: Json, where: str = "limits") -> Limits:
     """Limits written by a person or a program, as JSON or as a record; null counts as absent.
 
     Raises `BadRecord` that names the member. An unknown name is refused too: a misspelt limit would have no effect.
@@ -181,7 +181,7 @@ def check_limit(name: str, value: Json, label: str) -> Number:
     return value  # type: ignore[no-any-return]
 
 
-def limit_text(reached: LimitReached) -> str:
+def describe_limit(reached: LimitReached) -> str:
     """The text for hosts and models about the limit that ended a run."""
     if reached.name == "repeated_calls":
         return (

@@ -21,7 +21,7 @@ from pigeon.wire.errors import BadRecord, Refusal
 from pigeon.wire.events import AgentSettled, AutoRetryStart, CompactionEnd, MessageEnd, PromptResult, ToolOutcome
 from pigeon.wire.messages import CustomMessage, ToolResultMessage
 from pigeon.wire.model import Cost, ModelCost, Usage
-from pigeon.wire.steering import LimitedUse, LimitReached, Limits, limits_of
+from pigeon.wire.steering import LimitedUse, LimitReached, Limits, parse_limits
 from support.model_requests import a_model, a_request
 from support.session_setup import SessionSetup
 
@@ -426,15 +426,15 @@ async def test_limits_taken_away_during_a_run_do_not_end_it() -> None:
 )
 def test_a_limit_that_cannot_be_is_refused_by_its_name(given: Any, named: str) -> None:
     with pytest.raises(BadRecord, match=f'"{named}"'):
-        limits_of(given)
+        parse_limits(given)
 
 
 def test_null_is_no_limit() -> None:
-    assert limits_of({"turns": None, "toolCalls": 3.0}) == Limits(tool_calls=3)
+    assert parse_limits({"turns": None, "toolCalls": 3.0}) == Limits(tool_calls=3)
 
 
 def test_a_record_of_limits_is_checked_when_it_is_made() -> None:
-    assert limits_of(Limits(turns=3)) == Limits(turns=3)
+    assert parse_limits(Limits(turns=3)) == Limits(turns=3)
     assert Limits(turns=None, tool_calls=2.0) == Limits(tool_calls=2)  # type: ignore[arg-type]
     for wrong in (0, -1, True, "3", float("nan"), float("inf"), 2**53, 10**400):
         for name in ("turns", "cost", "tokens", "seconds", "tool_calls"):

@@ -10,7 +10,7 @@ from pigeon.frontends.acp.incoming import PromptBlock, PromptImage, PromptText, 
 from pigeon.frontends.acp.rpc_errors import bad_params_error
 from pigeon.wire import codec
 from pigeon.wire.base import Json
-from pigeon.wire.content import ImageInput, image_block
+from pigeon.wire.content import ImageInput, to_image_content
 from pigeon.wire.errors import BadRecord
 
 KINDS = ("text", "image", "audio", "resource_link", "resource")
@@ -78,7 +78,7 @@ def _decode_image(data: str, mime_type: str, where: str, field: str = "data") ->
     """An image; raises `RpcError` that names the member if it is not one."""
     image = ImageInput(data=data, mime_type=mime_type)
     try:
-        image_block(image, where)
+        to_image_content(image, where)
     except BadRecord as error:
         raise bad_params_error(str(error).replace(f"{where}.data", f"{where}.{field}")) from None
     return image

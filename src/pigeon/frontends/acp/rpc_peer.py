@@ -67,7 +67,7 @@ class RpcPeer:
 
     def _handle_oversized(self, line: TooLong) -> None:
         """Handle a line that is too long: its request fails at once, if the beginning shows which that is."""
-        members = codec.outer_members(line.beginning)
+        members = codec.parse_outer_members(line.beginning)
         if members.get("id") is None and members.keys() & {"result", "error"} and len(self._asked) == 1:
             # Some clients write the id last. If only one request is open, this must be its answer.
             [members["id"]] = self._asked
@@ -79,7 +79,7 @@ class RpcPeer:
         """Handle the end of such a line: it may show what the beginning did not."""
         if self._giant_is_open:
             self._giant_is_open = False
-            self._refuse_oversized(codec.outer_members(line.beginning, line.ending), line.cap)
+            self._refuse_oversized(codec.parse_outer_members(line.beginning, line.ending), line.cap)
 
     def _refuse_oversized(self, members: dict[str, Json], cap: int) -> None:
         text = f"is longer than {cap} bytes, the most that Pigeon accepts"

@@ -24,7 +24,7 @@ from pigeon.sdk.output import OutputType
 from pigeon.sdk.sync import LoopThread
 from pigeon.wire import codec
 from pigeon.wire.errors import StartupError, UsageError
-from pigeon.wire.steering import Limits, limits_of
+from pigeon.wire.steering import Limits, parse_limits
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -134,7 +134,7 @@ def _open_batch(
             template=choices.get("prompt"),
             workspace=choices.get("workspace"),
             model=choices.get("model"),
-            limits=codec.to_plain(limits_of(choices.get("limits") or {})),
+            limits=codec.to_plain(parse_limits(choices.get("limits") or {})),
             output=None if output is None else OutputType(output).schema,
             check=Check(command=check) if isinstance(check, str) else check,
             options=options,

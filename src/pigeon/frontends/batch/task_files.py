@@ -24,7 +24,7 @@ from pigeon.frontends.batch.records import Check, Task, TaskSpec, Workspace, has
 from pigeon.providers.local_models import FILE_MODELS
 from pigeon.wire import codec
 from pigeon.wire.errors import BadRecord, PigeonError, UsageError
-from pigeon.wire.steering import limits_of
+from pigeon.wire.steering import parse_limits
 
 TaskFormat = Literal["jsonl", "csv"]
 TaskSource = Iterable[Task | Mapping[str, Any] | str]
@@ -176,7 +176,7 @@ class TaskReader:
             raise BadRecord("there is no prompt: add a prompt column, or a template with --prompt or --template")
         if members.get("limits") is not None:
             # Checked here, where the invalid limit can be named.
-            limits_of(members["limits"])
+            parse_limits(members["limits"])
         return codec.convert({name: one for name, one in members.items() if one is not None}, Task)
 
     def _refuse_unknown(self, members: Mapping[str, Any]) -> None:
@@ -189,7 +189,7 @@ class TaskReader:
         defaults = self._defaults
         if not task.prompt.strip():
             raise BadRecord('"prompt" is empty')
-        given = limits_of(task.limits or {})
+        given = parse_limits(task.limits or {})
         limits = {**defaults.limits, **codec.to_plain(given)}
         spec = TaskSpec(
             id=task.id or "",

@@ -37,7 +37,7 @@ from pigeon.wire.base import Absent, value_or_default
 from pigeon.wire.errors import PigeonError, Refusal, text_for_host
 from pigeon.wire.events import MessageEnd
 from pigeon.wire.messages import AssistantMessage, ToolResultMessage
-from pigeon.wire.steering import limits_of
+from pigeon.wire.steering import parse_limits
 
 RESULT_FILE = "result.json"
 TASK_FILE = "task.json"
@@ -134,7 +134,7 @@ class _Run:
             cwd=workspace,
             agent_dir=place.agent_dir,
             session_dir=place.part,
-            limits=limits_of(spec.limits),
+            limits=parse_limits(spec.limits),
             name=spec.id,
         )
         built = await build(options, self._environment, self._redactor, pacing=self._link)

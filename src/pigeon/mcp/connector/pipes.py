@@ -69,7 +69,7 @@ class Thinning:
 
 def _error_response_of(line: bytes) -> SessionMessage | None:
     """An error response in place of one that cannot be read, so that its call does not have to time out."""
-    members = codec.outer_members(line[:200])
+    members = codec.parse_outer_members(line[:200])
     id = members.get("id")
     if type(id) is not int or not members.keys() & {"result", "error"}:
         return None

@@ -23,7 +23,7 @@ from pigeon.wire.commands import (
     SetSteeringMode,
 )
 from pigeon.wire.errors import Refusal
-from pigeon.wire.steering import limits_of
+from pigeon.wire.steering import parse_limits
 
 
 @handles(SetSteeringMode)
@@ -59,7 +59,7 @@ def abort_retry(cmd: AbortRetry, s: Session) -> None:
 @handles(SetLimits)
 def set_limits(cmd: SetLimits, s: Session) -> LimitsState:
     """Takes effect at the next request; a refusal changes nothing."""
-    s.engine.set_limits(limits_of(cmd.limits))
+    s.engine.set_limits(parse_limits(cmd.limits))
     return s.engine.limits.state()
 
 

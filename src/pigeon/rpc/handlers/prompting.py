@@ -25,7 +25,7 @@ from pigeon.wire.commands import (
     Steer,
 )
 from pigeon.wire.errors import ABORTED_BEFORE, Refusal
-from pigeon.wire.steering import limits_of
+from pigeon.wire.steering import parse_limits
 
 
 @handles(Prompt)
@@ -100,7 +100,7 @@ def _to_host_message(cmd: Prompt | Steer | FollowUp | AbortAndPrompt) -> HostMes
     """The message of a command; the command's id is repeated at the end of the prompt."""
     message = HostMessage(cmd.message, cmd.images, cmd.attachments)
     if isinstance(cmd, (Prompt, AbortAndPrompt)):
-        limits = None if isinstance(cmd.limits, Absent) else limits_of(cmd.limits)
+        limits = None if isinstance(cmd.limits, Absent) else parse_limits(cmd.limits)
         message = replace(message, id=cmd.id, limits=limits, final_answer=make_final_answer(cmd.output_schema))
     if isinstance(cmd.client_message_id, Absent):
         return message

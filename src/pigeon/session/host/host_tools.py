@@ -18,7 +18,7 @@ from pigeon.system.ids import RANDOM_IDS
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT, Absent, Json
 from pigeon.wire.commands import HostTool, HostToolOutcome
-from pigeon.wire.content import ImageInput, TextContent, UserBlock, image_block
+from pigeon.wire.content import ImageInput, TextContent, UserBlock, to_image_content
 from pigeon.wire.errors import Aborted, BadRecord, Refusal, ToolFailed
 from pigeon.wire.events import HostToolCall, HostToolCancel, Outbound, ToolOutcome
 
@@ -223,7 +223,7 @@ def _to_block(value: Json) -> UserBlock:
         if kind == "text":
             return codec.convert(value, TextContent)
         if kind == "image":
-            return image_block(codec.convert(value, ImageInput), "content")
+            return to_image_content(codec.convert(value, ImageInput), "content")
     except BadRecord:
         pass
     return TextContent(text=codec.encode(value).decode())

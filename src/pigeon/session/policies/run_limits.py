@@ -32,8 +32,8 @@ from pigeon.wire.steering import (
     LimitName,
     LimitReached,
     Limits,
+    describe_limit,
     format_limit,
-    limit_text,
 )
 from pigeon.wire.tokens import characters_of, estimated_tokens
 
@@ -274,7 +274,7 @@ class RunLimits(RunPolicy):
             reached = account.find_exceeded_limit(("toolCalls",), LimitedUse(tool_calls=1))
             if reached is not None:
                 self.refuse_further_requests(reached)
-                return f"The tool was not run. {limit_text(reached)}"
+                return f"The tool was not run. {describe_limit(reached)}"
         for account in self._accounts():
             account.add(zero_usage(), tool_calls=1)
         return None
@@ -315,7 +315,7 @@ class RunLimits(RunPolicy):
         elif not self._expired:
             self._ended_by = reached
         if reached is not None:
-            yield Finished(stop="error", failure=Failure(message=limit_text(reached), code="limit"))
+            yield Finished(stop="error", failure=Failure(message=describe_limit(reached), code="limit"))
             return
         accounts, meter, deltas = self._accounts(), RequestMeter(request), provider.stream(request)
         for account in accounts:
