@@ -17,7 +17,7 @@ AROUND = Environment(variables={}, home="/", cwd="/")
 
 
 def key_from(path: str) -> str | None:
-    return starting.with_key(parse_arguments(["--api-key-file", path]), AROUND).agent.api_key
+    return starting.with_key_from_file(parse_arguments(["--api-key-file", path]), AROUND).agent.api_key
 
 
 @pytest.mark.parametrize("folder", ["/dev/fd", "/proc/self/fd"])
@@ -49,9 +49,9 @@ def test_an_endless_file_is_given_up() -> None:
 
 def test_two_keys_are_one_too_many() -> None:
     with pytest.raises(StartupError, match="cannot be combined"):
-        starting.with_key(parse_arguments(["--api-key-file", "x", "--api-key", "y"]), AROUND)
+        starting.with_key_from_file(parse_arguments(["--api-key-file", "x", "--api-key", "y"]), AROUND)
 
 
 def test_without_the_option_nothing_is_read() -> None:
     line = parse_arguments(["--api-key", "y"])
-    assert starting.with_key(line, AROUND) is line
+    assert starting.with_key_from_file(line, AROUND) is line

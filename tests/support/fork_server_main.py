@@ -90,11 +90,11 @@ def _warm_up() -> None:
     import pkgutil
     import tempfile
 
-    from pigeon.frontends.agent_imports import import_all
+    from pigeon.frontends.agent_imports import import_agent_modules
     from pigeon.frontends.serve import warming
 
     with contextlib.suppress(Exception):
-        import_all()
+        import_agent_modules()
     package = importlib.import_module("pigeon")
     for module in pkgutil.walk_packages(package.__path__, "pigeon.", onerror=lambda name: None):
         if module.name not in PROGRAMS:

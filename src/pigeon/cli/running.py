@@ -147,9 +147,9 @@ def _refuse_misspelt_command(line: CommandLine) -> None:
     if not word or word in line.literal or any(char.isspace() for char in word):
         return
     from pigeon.cli.commands.all import COMMANDS
-    from pigeon.frontends.printing import find_nearest
+    from pigeon.frontends.printing import find_closest_match
 
-    meant = find_nearest(word, COMMANDS)
+    meant = find_closest_match(word, COMMANDS)
     if meant is None:
         return
     prompt = " ".join(line.messages)

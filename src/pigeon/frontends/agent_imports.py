@@ -41,7 +41,7 @@ LATE = (
 LEFT_OUT = ("pigeon.system.process.helper_main",)
 
 
-def import_all() -> None:
+def import_agent_modules() -> None:
     """Import what an agent may need, and prepare its records."""
     import importlib
     import pkgutil
@@ -53,7 +53,7 @@ def import_all() -> None:
                 importlib.import_module(module.name)
     for name in LATE:
         importlib.import_module(name)
-    _prepare_records()
+    _warm_record_caches()
 
 
 def packages_of_agents() -> list[str]:
@@ -65,7 +65,7 @@ def packages_of_agents() -> list[str]:
     return [name for name in found if name not in NOT_OF_AGENTS]
 
 
-def _prepare_records() -> None:
+def _warm_record_caches() -> None:
     """msgspec analyses a record when it first meets it and keeps the result with its class, which forks then share."""
     found: list[type] = [msgspec.Struct]
     for record in found:

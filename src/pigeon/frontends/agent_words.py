@@ -9,27 +9,27 @@ from msgspec import structs
 
 from pigeon.app.options import OF_ONE_SESSION, AgentOptions
 from pigeon.frontends.call import CommandCall
-from pigeon.frontends.starting import with_key
+from pigeon.frontends.starting import with_key_from_file
 from pigeon.system.environment import Environment
 from pigeon.wire.errors import UsageError
 
 LONGEST_PATH = 4096
 
 
-def agent_options(call: CommandCall, words: Sequence[str]) -> AgentOptions:
+def parse_agent_options(call: CommandCall, words: Sequence[str]) -> AgentOptions:
     """The options that these words of a call give to every agent, with absolute paths.
 
     Raises `UsageError` for anything that is not an option, and for options of a single conversation.
     """
     environment = call.environment
-    line = with_key(call.parse_agent(words), environment)
+    line = with_key_from_file(call.parse_agent(words), environment)
     agent = line.agent
     if line.messages or line.unknown:
         what = (*line.unknown, *line.messages)[0]
         raise UsageError(f"Only options of an agent may follow --, and {what} is not one. See: pigeon --help")
     if given := [f"--{name.replace('_', '-')}" for name in OF_ONE_SESSION if getattr(agent, name)]:
         raise UsageError(f"{given[0]} applies to a single conversation, so it cannot be given to all of them")
-    located = _make_path_locator(environment)
+    located = _make_path_resolver(environment)
     # Agents work in other folders, and these paths are relative to this one.
     paths = {name: tuple(map(located, getattr(agent, name))) for name in ("extensions", "skills")}
     paths["prompt_templates"] = tuple(map(located, agent.prompt_templates))
@@ -39,14 +39,14 @@ def agent_options(call: CommandCall, words: Sequence[str]) -> AgentOptions:
     return structs.replace(agent, **paths, **changed)
 
 
-def _make_path_locator(environment: Environment) -> Callable[[str], str]:
+def _make_path_resolver(environment: Environment) -> Callable[[str], str]:
     """Makes a path absolute; a text that is no path stays as it is."""
 
-    def locate_path(text: str) -> str:
+    def to_absolute_if_exists(text: str) -> str:
         path = environment.absolute_path(text) if text and len(text) < LONGEST_PATH else ""
         return path if path and os.path.exists(path) else text
 
-    return locate_path
+    return to_absolute_if_exists
 
 
 def parse_whole_number(option: str, asked: str | None, default: int, most: int = 999_999_999) -> int:

@@ -31,10 +31,10 @@ def clean_text(text: str) -> str:
     text = _SPACE.sub(" ", _INVISIBLE.sub("", text)).replace("\u3000", "  ")
     if not _JOINER.search(text):
         return to_printable(text)
-    return _with_joiners(text)
+    return _to_printable_with_joiners(text)
 
 
-def _with_joiners(text: str) -> str:
+def _to_printable_with_joiners(text: str) -> str:
     """The output of `printable`, with the joiners that follow a letter."""
     made: list[str] = []
     for part in _JOINER.split(text):

@@ -38,7 +38,7 @@ class TraceFile:
 
     def __init__(self, path: str, largest: int = LARGEST_TRACE) -> None:
         self._log = PrivateLog(
-            path, "--trace", lambda problem: print_to_stderr(f"Warning: {problem}"), largest, _encode_full_entry
+            path, "--trace", lambda problem: print_to_stderr(f"Warning: {problem}"), largest, _encode_trace_full_entry
         )
 
     def write_entry(self, kind: str, **fields: Any) -> None:
@@ -49,7 +49,7 @@ def _encode_entry(kind: str, **fields: Any) -> bytes:
     return codec.encode({"at": clock.to_iso(clock.now_ms()), "kind": kind, **fields})
 
 
-def _encode_full_entry() -> bytes:
+def _encode_trace_full_entry() -> bytes:
     return _encode_entry("full")
 
 
@@ -187,12 +187,12 @@ class _MaskedBody:
 def make_observer(trace: str | None, verbose: bool, environment: Environment, redactor: Redactor) -> Observer:
     """The observer for these options; raises `StartupError` if the trace cannot be written."""
     if verbose:
-        _report_opened_files()
+        _start_printing_opened_files()
     file = None if trace is None else TraceFile(environment.absolute_path(trace))
     return Observer(file, verbose, redactor)
 
 
-def _report_opened_files() -> None:
+def _start_printing_opened_files() -> None:
     """Report each file that this process opens from here on, once; files of Python and of libraries are left out."""
     seen: set[str] = set()
     left_out = tuple({sys.prefix, sys.base_prefix, sys.exec_prefix, os.path.dirname(os.path.dirname(__file__))})

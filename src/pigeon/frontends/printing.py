@@ -45,10 +45,10 @@ def print_coloured(text: str) -> None:
 
 def has_colours(stream: TextIO) -> bool:
     """True for a terminal with colours; `NO_COLOR` switches them off."""
-    return stream.isatty() and colours_of(os.environ) is not None
+    return stream.isatty() and colour_system_of(os.environ) is not None
 
 
-def colours_of(variables: Mapping[str, str]) -> str | None:
+def colour_system_of(variables: Mapping[str, str]) -> str | None:
     """The number of colours of a terminal as rich names it; None if it has none or they are not wanted."""
     if variables.get("NO_COLOR") or variables.get("TERM", "") in ("", "dumb"):
         return None
@@ -64,7 +64,7 @@ def format_table(rows: Sequence[Sequence[str]], indent: str = "") -> str:
     return "\n".join(f"{indent}{line}".rstrip() for line in lines)
 
 
-def find_nearest(word: str, known: Iterable[str], near: float = NEAR) -> str | None:
+def find_closest_match(word: str, known: Iterable[str], near: float = NEAR) -> str | None:
     """The known word that a misspelt one was probably meant to be."""
     from difflib import get_close_matches
 
@@ -76,5 +76,5 @@ def find_nearest(word: str, known: Iterable[str], near: float = NEAR) -> str | N
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """` Did you mean X?`, or an empty string if no known word is near."""
-    found = find_nearest(word, known)
+    found = find_closest_match(word, known)
     return f" Did you mean {found}?" if found else ""

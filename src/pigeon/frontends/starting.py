@@ -55,7 +55,7 @@ def choose_dialect(line: CommandLine, environment: Environment) -> Dialect:
     )
 
 
-def with_key(line: CommandLine, environment: Environment) -> CommandLine:
+def with_key_from_file(line: CommandLine, environment: Environment) -> CommandLine:
     """The call with the key of `--api-key-file` among its options; raises `StartupError`.
 
     From stdin exactly one line is read, so that the protocol or a piped prompt may follow.

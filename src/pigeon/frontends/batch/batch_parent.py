@@ -17,7 +17,7 @@ from socket import socket
 from msgspec.structs import replace
 
 from pigeon.app.environment import environment_of_process
-from pigeon.frontends.agent_imports import import_all
+from pigeon.frontends.agent_imports import import_agent_modules
 from pigeon.frontends.batch.task_link import TaskLink
 from pigeon.frontends.batch.task_process import TaskRequest, decode_request
 from pigeon.frontends.batch.task_run import NO_DISK, run
@@ -36,7 +36,7 @@ PARENT = os.getpid()
 def main() -> None:
     """Serve requests until the host has gone."""
     hide_from_other_processes()
-    import_all()
+    import_agent_modules()
     with suppress(OSError):
         load_default_certificates()
     os.environ.clear()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import asdict
 
 from pigeon.app.options import AgentOptions
-from pigeon.frontends.agent_words import agent_options, parse_whole_number
+from pigeon.frontends.agent_words import parse_agent_options, parse_whole_number
 from pigeon.frontends.batch.batch_folder import RESULTS_FILE, BatchFolder
 from pigeon.frontends.batch.opened_batch import ENGINES, KEEPS, EngineChoice, OpenedBatch
 from pigeon.frontends.batch.preparing import BatchRequest
@@ -25,7 +25,7 @@ from pigeon.frontends.batch.report.writing import COMPARISON_FILE, REPORT_FILE, 
 from pigeon.frontends.batch.shared_limits import Rate
 from pigeon.frontends.batch.task_files import MOST_TASKS, BatchDefaults
 from pigeon.frontends.call import CommandCall
-from pigeon.frontends.printing import colours_of, print_line, print_to_stderr
+from pigeon.frontends.printing import colour_system_of, print_line, print_to_stderr
 from pigeon.frontends.prompt_input import read_schema
 from pigeon.system.clock import SteadyLoop
 from pigeon.system.files import read_text
@@ -59,7 +59,7 @@ def run_batch(call: CommandCall) -> int:
     if out is None:
         raise UsageError("pigeon batch needs --out DIR, the folder for results. See: pigeon help batch")
     environment = call.environment
-    agent = agent_options(call, words)
+    agent = parse_agent_options(call, words)
     if tasks is None:
         _refuse_other_tasks(call, agent)
     agent_dir = environment.agent_dir(agent.agent_dir)
@@ -111,7 +111,9 @@ def _run_batch(batch: OpenedBatch, call: CommandCall, out: str) -> int:
         print_to_stderr(
             f"Unchanged: {format_count(changes.same)}. New: {changes.new:,}. Removed from the file: {changes.gone:,}."
         )
-    at_terminal = sys.stderr is not None and sys.stderr.isatty() and colours_of(call.environment.variables) is not None
+    at_terminal = (
+        sys.stderr is not None and sys.stderr.isatty() and colour_system_of(call.environment.variables) is not None
+    )
     progress: LiveProgress | PlainProgress
     if at_terminal:
         from rich.console import Console

@@ -15,7 +15,13 @@ from pigeon.dialects.base import Dialect
 from pigeon.frontends.call import CommandLine
 from pigeon.frontends.printing import print_to_stderr
 from pigeon.frontends.prompt_input import CallPrompts, prompts_of, read_piped_text
-from pigeon.frontends.starting import StartedAgent, choose_dialect, refuse_unknown_options, run_agent, with_key
+from pigeon.frontends.starting import (
+    StartedAgent,
+    choose_dialect,
+    refuse_unknown_options,
+    run_agent,
+    with_key_from_file,
+)
 from pigeon.rpc.outbox import Outbox
 from pigeon.rpc.session_connection import SessionConnection
 from pigeon.rpc.shutdown import Shutdown
@@ -41,7 +47,7 @@ def run_json(line: CommandLine, environment: Environment) -> int:
         option = "--output" if line.output else "--output-schema"
         raise UsageError(f"{option} needs -p, while --mode json prints events. For one answer, leave out --mode json")
     dialect = choose_dialect(line, environment)
-    line = with_key(line, environment)
+    line = with_key_from_file(line, environment)
     piped = read_piped_text()
     if not prompts_of(line, piped, environment, as_one=False).texts:
         if line.unknown:

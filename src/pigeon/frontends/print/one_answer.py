@@ -37,7 +37,7 @@ from pigeon.frontends.print.answer_output import (
 )
 from pigeon.frontends.printing import print_to_stderr
 from pigeon.frontends.prompt_input import CallPrompts, prompts_of, read_piped_text, read_schema
-from pigeon.frontends.starting import StartedAgent, refuse_unknown_options, run_agent, with_key
+from pigeon.frontends.starting import StartedAgent, refuse_unknown_options, run_agent, with_key_from_file
 from pigeon.rpc.shutdown import Shutdown
 from pigeon.sdk.agent import Agent
 from pigeon.sdk.conversation import DIALECT, Conversation
@@ -92,7 +92,7 @@ def run_one_answer(line: CommandLine, environment: Environment, nothing: str = N
 
 
 def _run_one_answer(line: CommandLine, environment: Environment, nothing: str) -> int:
-    line = with_key(line, environment)
+    line = with_key_from_file(line, environment)
     wanted = None if line.output_schema is None else _parse_schema(line.output_schema, environment)
     piped = read_piped_text()
     if not prompts_of(line, piped, environment, as_one=True).texts:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from pigeon.app.options import AgentOptions
-from pigeon.frontends.agent_words import agent_options, parse_whole_number
+from pigeon.frontends.agent_words import parse_agent_options, parse_whole_number
 from pigeon.frontends.call import CommandCall
 from pigeon.frontends.printing import print_line
 from pigeon.system.clock import SteadyLoop
@@ -82,7 +82,7 @@ def run_serve(call: CommandCall) -> int:
 
 def _parse_agent_options(call: CommandCall, agent_dir: str) -> AgentOptions:
     """The options of every conversation's agent, given after `--`."""
-    agent = agent_options(call, call.words)
+    agent = parse_agent_options(call, call.words)
     return structs.replace(agent, agent_dir=agent_dir, model=call.options.get("model") or agent.model)
 
 

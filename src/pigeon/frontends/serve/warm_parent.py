@@ -14,7 +14,7 @@ from contextlib import suppress
 from socket import socket
 
 from pigeon.app.environment import environment_of_process
-from pigeon.frontends.agent_imports import import_all
+from pigeon.frontends.agent_imports import import_agent_modules
 from pigeon.frontends.serve.warming import collect_garbage, warm_up
 from pigeon.frontends.serve.worker import decode_request, run_worker
 from pigeon.frontends.serve.worker_process import WARM_UP
@@ -30,7 +30,7 @@ from pigeon.wire.errors import StartupError, to_printable
 def main() -> None:
     """Serve requests until the supervisor has gone."""
     hide_from_other_processes()
-    import_all()
+    import_agent_modules()
     with suppress(OSError):
         # If each worker loaded them, they would take most of a megabyte each.
         load_default_certificates()

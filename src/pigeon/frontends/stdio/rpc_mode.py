@@ -9,7 +9,7 @@ from functools import partial
 
 from pigeon.frontends.call import CommandLine
 from pigeon.frontends.draining import should_drain
-from pigeon.frontends.starting import Descriptors, StartedAgent, choose_dialect, run_agent, with_key
+from pigeon.frontends.starting import Descriptors, StartedAgent, choose_dialect, run_agent, with_key_from_file
 from pigeon.rpc.host import Host, PipeChannel
 from pigeon.rpc.shutdown import Shutdown, die_if_interrupted
 from pigeon.system.environment import Environment
@@ -22,7 +22,7 @@ def run_rpc(line: CommandLine, environment: Environment) -> int:
     if any(message.startswith("@") for message in line.messages):
         raise StartupError("@file arguments are not supported in RPC mode")
     dialect = choose_dialect(line, environment)
-    line = with_key(line, environment)
+    line = with_key_from_file(line, environment)
     cap = _parse_record_cap(line.record_cap)
     path = None if line.socket is None else environment.absolute_path(line.socket)
 

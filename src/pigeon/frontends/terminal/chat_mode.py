@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from pigeon import __version__
 from pigeon.frontends.call import CommandLine
-from pigeon.frontends.printing import colours_of
+from pigeon.frontends.printing import colour_system_of
 from pigeon.frontends.terminal.agent_launcher import AgentLauncher
 from pigeon.frontends.terminal.attachments import Attachments
 from pigeon.frontends.terminal.blocks import AnswerText, Notice, ToolCard, UserText
@@ -67,9 +67,9 @@ FIRST_PAINTED = (
 def run_chat(line: CommandLine, environment: Environment) -> int:
     """Talk until the person leaves; returns the exit code."""
     if line.api_key_file is not None:
-        from pigeon.frontends.starting import with_key
+        from pigeon.frontends.starting import with_key_from_file
 
-        line = with_key(line, environment)
+        line = with_key_from_file(line, environment)
     plain = line.plain or environment.variables.get("TERM", "") in ("", "dumb")
     # A key must not wait for a thread that paints or imports.
     sys.setswitchinterval(SWITCH_SECONDS)
@@ -162,7 +162,7 @@ class _ChatProgram:
     async def _run_chat(self, view: View) -> None:
         await view.shown.wait()
         await asyncio.to_thread(_import_all, CHAT_MODULES)
-        painter = Painter(colours_of(self._environment.variables))
+        painter = Painter(colour_system_of(self._environment.variables))
         threading.Thread(target=_warm_up_painter, args=(painter,), daemon=True, name="pigeon-imports").start()
         from pigeon.frontends.terminal.chat import Chat
         from pigeon.frontends.terminal.clipboard import Clipboard
@@ -230,7 +230,7 @@ class _ChatProgram:
 
     def _make_view(self) -> View:
         variables = self._environment.variables
-        colours = colours_of(variables)
+        colours = colour_system_of(variables)
         unicode = _can_show_unicode(variables)
         if self._plain:
             from pigeon.frontends.terminal.plain import PlainView
