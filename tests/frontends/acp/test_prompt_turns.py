@@ -28,7 +28,7 @@ async def test_a_cancelled_prompt_ends_as_cancelled_whatever_the_run_does() -> N
 
 async def test_a_prompt_that_joins_a_run_that_has_ended_ends_with_it() -> None:
     turns = PromptTurns()
-    assert turns.end_run("1", PromptEnd("max_tokens")) == []
+    assert turns.record_run_end("1", PromptEnd("max_tokens")) == []
     late = turns.add(GIVEN)
     assert not turns.join_run(late, "1")
     assert late.ended.result() == PromptEnd("max_tokens")
@@ -50,6 +50,6 @@ async def test_a_run_ends_its_own_prompts_only() -> None:
 async def test_the_ends_of_old_runs_are_forgotten() -> None:
     turns = PromptTurns()
     for number in range(MOST_ENDS + 1):
-        turns.end_run(str(number), PromptEnd("end_turn"))
+        turns.record_run_end(str(number), PromptEnd("end_turn"))
     assert turns.join_run(turns.add(GIVEN), "0")
     assert not turns.join_run(turns.add(GIVEN), "1")

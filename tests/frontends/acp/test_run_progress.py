@@ -32,7 +32,7 @@ def answer(**fields: Any) -> AssistantMessage:
 
 def test_a_client_is_told_once_that_a_session_works_and_once_that_it_is_idle() -> None:
     progress, sent = progress_and_updates()
-    progress.send_state()
+    progress.send_state_if_busy()
     assert sent == []
     progress.send_busy()
     progress.on_run_start()
@@ -46,8 +46,8 @@ def test_a_client_is_told_once_that_a_session_works_and_once_that_it_is_idle() -
 
 def test_a_run_counts_its_own_answers_only() -> None:
     progress, _ = progress_and_updates()
-    progress.on_answer(answer())
-    progress.on_answer(answer(stop_reason="length"))
+    progress.record_answer(answer())
+    progress.record_answer(answer(stop_reason="length"))
     first = progress.finish_run(AgentSettled())
     second = progress.finish_run(AgentSettled())
     assert (first.stop, first.usage) == ("max_tokens", TokenSum(input=4, output=6, total=10))
@@ -76,6 +76,6 @@ def test_the_end_of_a_run_is_its_stop_reason_or_its_error(
     event: AgentSettled, last: AssistantMessage, stop: str, error: str | None
 ) -> None:
     progress, _ = progress_and_updates()
-    progress.on_answer(last)
+    progress.record_answer(last)
     end = progress.finish_run(event)
     assert (end.stop, None if end.error is None else str(end.error)) == (stop, error)

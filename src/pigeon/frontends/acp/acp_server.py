@@ -68,7 +68,7 @@ class AcpServer:
             return self._initialize(_decode_params(params, InitializeParams))
         if self._edition is None:
             raise RpcError(INVALID_REQUEST, "The connection is not initialized: send initialize first")
-        methods = self._methods(self._edition.version)
+        methods = self._build_method_table(self._edition.version)
         if method in NOTIFICATIONS:
             raise RpcError(METHOD_NOT_FOUND, f'"{method}" is a notification: send it without "id"')
         if method not in methods:
@@ -99,7 +99,7 @@ class AcpServer:
         self._edition = EDITIONS[version](decode_leniently(given, ClientCapabilities))
         return self._edition.initialization_result(self._version)
 
-    def _methods(self, version: int) -> dict[str, Method]:
+    def _build_method_table(self, version: int) -> dict[str, Method]:
         """Every method but initialize, in this version."""
         if not self._known:
             sessions = self._ensure_sessions()
@@ -114,7 +114,7 @@ class AcpServer:
                 "session/status": (SessionParams, sessions.session_status),
                 "session/prompt": (PromptParams, sessions.prompt),
                 "session/set_config_option": (SetConfigOptionParams, sessions.set_config_option),
-                "auth/status": (NoParams, self._auth_status),
+                "auth/status": (NoParams, self._get_auth_status),
             }
             if version == 1:
                 self._known |= {
@@ -152,14 +152,14 @@ class AcpServer:
             raise bad_params_error(f'There is no way to authenticate called "{params.method_id}" (known: {KEY_METHOD})')
         if not await self._ensure_sessions().has_key():
             raise RpcError(AUTH_REQUIRED, NO_KEY)
-        self._ensure_sessions().log_out(False)
+        self._ensure_sessions().set_logged_out(False)
         return {}
 
     def _log_out(self, params: NoParams) -> dict[str, Json]:
-        self._ensure_sessions().log_out(True)
+        self._ensure_sessions().set_logged_out(True)
         return {}
 
-    async def _auth_status(self, params: NoParams) -> dict[str, Json]:
+    async def _get_auth_status(self, params: NoParams) -> dict[str, Json]:
         return {"state": "authenticated" if await self._ensure_sessions().can_begin() else "unauthenticated"}
 
     async def close(self) -> None:

@@ -66,7 +66,7 @@ class ClientServices:
             ended = None if stopped else await self._wait_for_exit(terminal)
             if ended is None:
                 await self._request_quietly("terminal/kill", terminal)
-            return await self._read_result(terminal, ended)
+            return await self._fetch_command_result(terminal, ended)
         finally:
             await self._request_quietly("terminal/release", terminal)
 
@@ -93,7 +93,7 @@ class ClientServices:
             return None
         return codec.convert(ended, TerminalExit)
 
-    async def _read_result(self, terminal: str, ended: TerminalExit | None) -> HostServiceResult:
+    async def _fetch_command_result(self, terminal: str, ended: TerminalExit | None) -> HostServiceResult:
         asked = self._request("terminal/output", TerminalOutputResult, terminalId=terminal)
         output: TerminalOutputResult = await asyncio.wait_for(asked, None if ended is not None else STOP_SECONDS)
         ended = ended or output.exit_status or TerminalExit()

@@ -32,7 +32,11 @@ class SessionOptions:
         models = (await conversation.get_available_models()).models
         levels = (await conversation.get_available_thinking_levels()).levels
         permissions = await conversation.get_permissions()
-        self._last = [_mode_option(permissions), _model_option(state, models), *_thinking_options(state, levels)]
+        self._last = [
+            _make_mode_option(permissions),
+            _make_model_option(state, models),
+            *_make_thinking_options(state, levels),
+        ]
         return self._last
 
     async def read_changes(self) -> tuple[list[ConfigOption], bool] | None:
@@ -72,7 +76,7 @@ def _value_of(options: list[ConfigOption], id: str) -> str | None:
     return next((option.current for option in options if option.id == id), None)
 
 
-def _mode_option(permissions: Permissions) -> ConfigOption:
+def _make_mode_option(permissions: Permissions) -> ConfigOption:
     """Modes that are less strict than the settings are not offered: choosing one would change nothing."""
     names = list(MODES)
     floor = min(names.index(source.approval_mode) for source in (permissions.user, permissions.project))
@@ -87,7 +91,7 @@ def _mode_option(permissions: Permissions) -> ConfigOption:
     )
 
 
-def _model_option(state: State, models: list[Model]) -> ConfigOption:
+def _make_model_option(state: State, models: list[Model]) -> ConfigOption:
     current = state.model
     if current is not None and all(model.reference != current.reference for model in models):
         models = [current, *models]
@@ -101,7 +105,7 @@ def _model_option(state: State, models: list[Model]) -> ConfigOption:
     )
 
 
-def _thinking_options(state: State, levels: list[str]) -> list[ConfigOption]:
+def _make_thinking_options(state: State, levels: list[str]) -> list[ConfigOption]:
     """Nothing for a model that does not think."""
     if len(levels) < 2:
         return []

@@ -47,7 +47,7 @@ def prompt_of(blocks: list[dict[str, Json]]) -> PromptGiven:
     return PromptGiven("\n\n".join(["".join(text), *contexts]), images, blocks)
 
 
-def system_text(blocks: list[dict[str, Json]]) -> str:
+def system_prompt_of(blocks: list[dict[str, Json]]) -> str:
     """The text of a system prompt that the client gives; raises `RpcError` for blocks of another kind."""
     texts: list[str] = []
     for index, raw in enumerate(blocks):

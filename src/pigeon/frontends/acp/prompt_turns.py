@@ -108,7 +108,7 @@ class PromptTurns:
         turn.end(self._ends[run_id])
         return False
 
-    def end_run(self, run_id: str, end: PromptEnd) -> list[PromptTurn]:
+    def record_run_end(self, run_id: str, end: PromptEnd) -> list[PromptTurn]:
         """Remember how a run ended; returns its prompts, which are not ended yet."""
         self._ends[run_id] = end
         while len(self._ends) > MOST_ENDS:

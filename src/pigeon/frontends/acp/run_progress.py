@@ -28,7 +28,7 @@ class RunProgress:
         self.in_run = True
         self.send_busy()
 
-    def on_answer(self, message: AssistantMessage) -> None:
+    def record_answer(self, message: AssistantMessage) -> None:
         """Add what an answer has used, and remember it: the last one says how the run ended."""
         self._last_answer = message
         self._spent = self._spent.plus(message.usage)
@@ -44,14 +44,14 @@ class RunProgress:
         """Report that the session is working, unless the client knows."""
         if not self.is_busy:
             self.is_busy = True
-            self.send_state()
+            self.send_state_if_busy()
 
     def send_idle(self, end: PromptEnd) -> None:
         """Report that the session is idle, and why."""
         self.is_busy = False
         self._send_all(self._edition.idle_updates(end))
 
-    def send_state(self) -> None:
+    def send_state_if_busy(self) -> None:
         """Report a running session to a client that has just opened it."""
         if self.is_busy:
             self._send_all(self._edition.state_updates("running"))

@@ -90,9 +90,9 @@ class EditorSession:
 
     # Opening and closing
 
-    async def prepare_start(self, new: bool) -> SessionStart:
+    async def read_start_details(self, new: bool) -> SessionStart:
         """Reads options, commands and title for the answer that opens the session; a new one has its id in it."""
-        options, commands = await self._reports.read_start()
+        options, commands = await self._reports.read_options_and_commands()
         return SessionStart(options, commands, self.id if new else None)
 
     async def use_client_services(self, roots: Sequence[str]) -> None:
@@ -100,7 +100,7 @@ class EditorSession:
         served = ClientServices(self._peer, self.id, self._translator.show_terminal)
         await self.conversation.serve_host(served, replace(self._edition.host_services(), roots=list(roots)))
 
-    async def use_servers(self, servers: Mapping[str, Json]) -> None:
+    async def use_mcp_servers(self, servers: Mapping[str, Json]) -> None:
         """Add the tools of these servers, which are connected in the background; one that fails is reported then."""
         if servers or self._has_servers:
             try:
@@ -115,8 +115,8 @@ class EditorSession:
         reports.send_known_commands()
         await reports.send_plan()
         await reports.send_usage()
-        self._progress.send_state()
-        notice = await reports.trust_notice()
+        self._progress.send_state_if_busy()
+        notice = await reports.describe_pending_trust()
         if notice is not None:
             self._translator.send_notice("warning", notice)
 
@@ -148,7 +148,7 @@ class EditorSession:
     async def run_prompt(self, turn: PromptTurn) -> PromptEnd:
         """Send the prompt and wait for its end; cancelling this call cancels the prompt and still waits for its end."""
         try:
-            submitting = asyncio.ensure_future(self._submit(turn))
+            submitting = asyncio.ensure_future(self._submit_prompt(turn))
             while not turn.ended.done():
                 try:
                     await asyncio.wait({turn.ended})
@@ -159,7 +159,7 @@ class EditorSession:
         finally:
             self._turns.remove(turn)
 
-    async def _submit(self, turn: PromptTurn) -> None:
+    async def _submit_prompt(self, turn: PromptTurn) -> None:
         given = turn.given
         prompt = Prompt(
             message=given.text,
@@ -173,7 +173,7 @@ class EditorSession:
         try:
             accepted: Accepted = await self.conversation.send(prompt)
         except PigeonError as error:
-            turn.end(PromptEnd("end_turn", await self._refusal_error(error)))
+            turn.end(PromptEnd("end_turn", await self._to_rpc_error(error)))
             return
         if accepted.disposition == "handled":
             self._on_prompt_inserted(turn)
@@ -185,7 +185,7 @@ class EditorSession:
         if self._turns.join_run(turn, value_or_default(accepted.run_id, "")) and turn.is_cancelled():
             self._start_abort()
 
-    async def _refusal_error(self, error: PigeonError) -> RpcError:
+    async def _to_rpc_error(self, error: PigeonError) -> RpcError:
         with suppress(PigeonError):
             if not (await self.conversation.get_available_models()).models:
                 return RpcError(AUTH_REQUIRED, NO_KEY)
@@ -202,9 +202,9 @@ class EditorSession:
         return await self._reports.set_option(id, value)
 
     def _start_abort(self) -> None:
-        self._keep_abort(self._abort_run())
+        self._abort_in_background(self._abort_run())
 
-    def _keep_abort(self, aborting: Coroutine[None, None, None]) -> None:
+    def _abort_in_background(self, aborting: Coroutine[None, None, None]) -> None:
         """Abort something in the background; `close` waits for it."""
         task = asyncio.ensure_future(aborting)
         self._aborting.add(task)
@@ -221,7 +221,7 @@ class EditorSession:
         call = self._translator.find_call(call_id)
         if call is None or not call.runs:
             return False
-        self._keep_abort(self._abort_call(call_id))
+        self._abort_in_background(self._abort_call(call_id))
         return True
 
     async def _abort_call(self, call_id: str) -> None:
@@ -247,7 +247,7 @@ class EditorSession:
             if isinstance(event, AgentSettled):
                 await self._on_settled(event)
                 continue
-            self._translator.translate_event(event)
+            self._translator.translate_and_send(event)
             await self._handle_event(event)
             if self._peer.is_full:
                 await self._peer.wait_for_room()
@@ -259,7 +259,7 @@ class EditorSession:
             if turn is not None:
                 self._on_prompt_inserted(turn)
         elif isinstance(event, MessageEnd) and isinstance(event.message, AssistantMessage):
-            self._progress.on_answer(event.message)
+            self._progress.record_answer(event.message)
         elif isinstance(event, AgentStart):
             # Runs that no prompt began are reported too.
             self._progress.on_run_start()
@@ -269,7 +269,7 @@ class EditorSession:
         elif isinstance(event, TodoAutoClear):
             await reports.send_plan()
         elif isinstance(event, SessionInfoChanged):
-            reports.set_title(value_or_default(event.name, None))
+            reports.report_title(value_or_default(event.name, None))
         elif isinstance(event, ThinkingLevelChanged) or (
             isinstance(event, EntryAppended) and isinstance(event.entry, ModelChange)
         ):
@@ -286,12 +286,12 @@ class EditorSession:
 
     async def _on_settled(self, event: AgentSettled) -> None:
         end = self._progress.finish_run(event)
-        self._translator.stop_calls()
+        self._translator.end_unfinished_calls()
         with suppress(PigeonError):
             await self._reports.send_plan()
             await self._reports.send_usage()
             await self._reports.send_commands()
-        ending = self._turns.end_run(value_or_default(event.run_id, ""), end)
+        ending = self._turns.record_run_end(value_or_default(event.run_id, ""), end)
         self._progress.send_idle(replace(end, stop="cancelled", error=None) if self._turns.has_cancelled else end)
         for turn in ending:
             turn.end(end)

@@ -34,7 +34,7 @@ class SessionReports:
         self._plan: list[PlanTask] = []
         self._commands: list[CommandView] = []
 
-    async def read_start(self) -> tuple[list[ConfigOption], list[CommandView]]:
+    async def read_options_and_commands(self) -> tuple[list[ConfigOption], list[CommandView]]:
         """The options and the commands, for the answer to opening the session; also reads the title."""
         options, self._commands = await self._options.read(), await self._read_commands()
         state = await self._conversation.get_state()
@@ -46,7 +46,7 @@ class SessionReports:
         """Send the commands that `read_start` found."""
         self._send_all(self._edition.command_updates(self._commands))
 
-    def set_title(self, title: str | None) -> None:
+    def report_title(self, title: str | None) -> None:
         """Report that the session was named, or that its name was removed."""
         self._title = title
         self._send_all(self._edition.info_updates(title))
@@ -89,7 +89,7 @@ class SessionReports:
             self._send_all(self._edition.option_updates(options, mode))
         return options
 
-    async def trust_notice(self) -> str | None:
+    async def describe_pending_trust(self) -> str | None:
         """A notice that files of the project wait for a trust decision, which cannot be made here; None if none do."""
         trust = await self._conversation.get_trust()
         if not trust.waiting or trust.decided_by is not None:

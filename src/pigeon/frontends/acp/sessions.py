@@ -33,7 +33,7 @@ from pigeon.frontends.acp.incoming import (
     servers_by_name,
 )
 from pigeon.frontends.acp.options import MODE, MODEL
-from pigeon.frontends.acp.prompt_blocks import prompt_of, system_text
+from pigeon.frontends.acp.prompt_blocks import prompt_of, system_prompt_of
 from pigeon.frontends.acp.prompt_turns import PromptTurn
 from pigeon.frontends.acp.questions import EditorQuestions
 from pigeon.frontends.acp.rpc_errors import (
@@ -96,7 +96,7 @@ class EditorSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def log_out(self, out: bool) -> None:
+    def set_logged_out(self, out: bool) -> None:
         self._logged_out = out
 
     async def can_begin(self) -> bool:
@@ -105,7 +105,7 @@ class EditorSessions:
 
     async def has_key(self) -> bool:
         """Whether any model can be used; looks for keys again."""
-        async with self._open_reader(self._cwd) as conversation:
+        async with self._open_unsaved_conversation(self._cwd) as conversation:
             return bool((await conversation.get_available_models()).models)
 
     def cancel(self, session_id: str) -> None:
@@ -143,9 +143,9 @@ class EditorSessions:
             elif not _is_same_folder(session.cwd, params.cwd):
                 raise bad_params_error(f'The session is open in another folder: "cwd" must be {session.cwd}')
             else:
-                await session.use_servers(servers)
+                await session.use_mcp_servers(servers)
         try:
-            with _while_open(session.id):
+            with _translate_closed_error(session.id):
                 if replayed:
                     await session.replay()
                 return await self._answer_start(session, new=False)
@@ -194,10 +194,10 @@ class EditorSessions:
     async def list_sessions(self, params: ListSessionsParams) -> dict[str, Json]:
         """session/list: those of a folder, or of all."""
         if params.cwd is not None:
-            _check_folder("cwd", params.cwd)
+            _check_absolute_path("cwd", params.cwd)
             if not _is_folder(params.cwd):
                 return {"sessions": []}
-        async with self._open_reader(params.cwd or self._cwd) as conversation:
+        async with self._open_unsaved_conversation(params.cwd or self._cwd) as conversation:
             page = await conversation.list_sessions(
                 scope="all" if params.cwd is None else "project", cursor=params.cursor, limit=PAGE
             )
@@ -220,7 +220,7 @@ class EditorSessions:
 
     async def delete(self, params: SessionParams) -> dict[str, Json]:
         """session/delete: closed if it is open, and moved to the trash; one that is not there counts as deleted."""
-        async with self._locking(params.session_id), self._open_reader(self._cwd) as conversation:
+        async with self._locking(params.session_id), self._open_unsaved_conversation(self._cwd) as conversation:
             await self._close_if_open(params.session_id)
             for row in (await conversation.list_sessions(scope="all", session_id=params.session_id)).sessions:
                 _check_not_in_use(row)
@@ -275,12 +275,12 @@ class EditorSessions:
         return {"messageId": turn.message_id}
 
     async def set_mode(self, params: SetModeParams) -> dict[str, Json]:
-        with _while_open(params.session_id):
+        with _translate_closed_error(params.session_id):
             await self._find_open(params.session_id).set_option(MODE, params.mode_id)
         return {}
 
     async def set_model(self, params: SetModelParams) -> dict[str, Json]:
-        with _while_open(params.session_id):
+        with _translate_closed_error(params.session_id):
             await self._find_open(params.session_id).set_option(MODEL, params.model_id)
         return {}
 
@@ -288,7 +288,7 @@ class EditorSessions:
         session = self._find_open(params.session_id)
         if params.type not in (None, "id", "select"):
             raise bad_params_error(f'"type" cannot be "{params.type}": every option of Pigeon is a choice (type "id")')
-        with _while_open(params.session_id):
+        with _translate_closed_error(params.session_id):
             options = await session.set_option(params.config_id, params.value)
         return {"configOptions": self._edition.option_records(options)}
 
@@ -316,13 +316,15 @@ class EditorSessions:
             raise RpcError(AUTH_REQUIRED, "The client has logged out: authenticate first")
 
     def _make_beginning(self, params: NewSessionParams | OpenSessionParams) -> Beginning:
-        _check_folder("cwd", params.cwd)
+        _check_absolute_path("cwd", params.cwd)
         if not os.path.isdir(params.cwd):
             raise bad_params_error(f'"cwd" is not a folder: {params.cwd}')
         others = params.additional_directories or []
         for index, folder in enumerate(others):
-            _check_folder(f"additionalDirectories[{index}]", folder)
-        beginning = Beginning(cwd=params.cwd, further=tuple(others), append_system_prompt=_roots_text(others))
+            _check_absolute_path(f"additionalDirectories[{index}]", folder)
+        beginning = Beginning(
+            cwd=params.cwd, further=tuple(others), append_system_prompt=_describe_extra_folders(others)
+        )
         return _with_system_prompt(beginning, params.system_prompt)
 
     async def _open_new(self, beginning: Beginning, params: NewSessionParams | OpenSessionParams) -> dict[str, Json]:
@@ -367,7 +369,7 @@ class EditorSessions:
         self._sessions[id] = session
         try:
             await session.use_client_services([cwd, *beginning.further])
-            await session.use_servers(servers)
+            await session.use_mcp_servers(servers)
         except BaseException:
             await self._close_failed(session)
             raise
@@ -383,7 +385,7 @@ class EditorSessions:
         await session.close()
 
     async def _answer_start(self, session: EditorSession, new: bool) -> dict[str, Json]:
-        start = await session.prepare_start(new)
+        start = await session.read_start_details(new)
         # After the answer, without which the client does not know the session.
         asyncio.get_running_loop().call_soon(
             lambda: self._keep_task(asyncio.ensure_future(session.send_opening_updates()))
@@ -402,14 +404,14 @@ class EditorSessions:
 
     async def _find_saved(self, session_id: str, cwd: str) -> SessionRow:
         """The session with exactly this id, wherever it is; raises `RpcError`."""
-        async with self._open_reader(cwd) as conversation:
+        async with self._open_unsaved_conversation(cwd) as conversation:
             rows = (await conversation.list_sessions(scope="all", session_id=session_id)).sessions
         if not rows:
             raise no_session_error(session_id, f'There is no session "{session_id}"; session/list lists them')
         return rows[0]
 
     @asynccontextmanager
-    async def _open_reader(self, cwd: str) -> AsyncIterator[Conversation]:
+    async def _open_unsaved_conversation(self, cwd: str) -> AsyncIterator[Conversation]:
         """A conversation without a file, for queries about sessions and models."""
         conversation = await _begin_uncancelled(self._begin(Beginning(cwd=cwd, unsaved=True)))
         try:
@@ -439,7 +441,7 @@ async def _begin_uncancelled(beginning: Coroutine[Any, Any, Conversation]) -> Co
 
 
 @contextmanager
-def _while_open(session_id: str) -> Iterator[None]:
+def _translate_closed_error(session_id: str) -> Iterator[None]:
     """Report a session that another request has closed meanwhile as not open, instead of as an internal error."""
     try:
         yield
@@ -455,7 +457,7 @@ def _check_not_in_use(row: SessionRow) -> None:
         )
 
 
-def _check_folder(name: str, path: str) -> None:
+def _check_absolute_path(name: str, path: str) -> None:
     if not os.path.isabs(path) or "\0" in path:
         raise bad_params_error(f'"{name}" must be an absolute path, not {path!r}')
 
@@ -468,7 +470,7 @@ def _is_same_folder(one: str, other: str) -> bool:
     return os.path.realpath(one) == os.path.realpath(other)
 
 
-def _roots_text(folders: Sequence[str]) -> tuple[str, ...]:
+def _describe_extra_folders(folders: Sequence[str]) -> tuple[str, ...]:
     if not folders:
         return ()
     return ("Additional folders of the workspace, besides the working directory:\n" + "\n".join(folders),)
@@ -478,9 +480,11 @@ def _with_system_prompt(beginning: Beginning, given: SystemPromptGiven | None) -
     if given is None:
         return beginning
     if given.mode == "append":
-        return replace(beginning, append_system_prompt=(*beginning.append_system_prompt, system_text(given.content)))
+        return replace(
+            beginning, append_system_prompt=(*beginning.append_system_prompt, system_prompt_of(given.content))
+        )
     if given.mode == "override":
-        return replace(beginning, system_prompt=system_text(given.content))
+        return replace(beginning, system_prompt=system_prompt_of(given.content))
     raise bad_params_error(f'"systemPrompt.mode" cannot be "{given.mode}" (allowed: "append", "override")')
 
 

@@ -111,7 +111,7 @@ class ShownCall:
     def set_output(self, text: str) -> None:
         self.output = text
 
-    def mark_shown(self) -> None:
+    def mark_output_shown(self) -> None:
         self.shown_output, self.has_output, self._shown_at = self.output, True, time.monotonic()
 
     def show_soon(self, show: Callable[[], None]) -> None:
@@ -147,7 +147,7 @@ class EventTranslator:
         self._calls: dict[str, ShownCall] = {}
         self._compactions = 0
 
-    def translate_event(self, event: object) -> None:
+    def translate_and_send(self, event: object) -> None:
         """Send the updates for an event; events that editors do not show are skipped."""
         if isinstance(event, TextDelta | ThinkingDelta):
             self._send_delta(event.content_index, event.delta, isinstance(event, ThinkingDelta))
@@ -156,9 +156,9 @@ class EventTranslator:
             rest = event.content[self._sent.get(event.content_index, 0) :]
             self._send_delta(event.content_index, rest, isinstance(event, ThinkingEnd))
         elif isinstance(event, ToolcallStart):
-            self._begin_call(event.id, event.tool_name)
+            self._ensure_call_shown(event.id, event.tool_name)
         elif isinstance(event, ToolcallEnd):
-            self._set_call_arguments(event.tool_call.id, event.tool_call.name, event.tool_call.arguments)
+            self._show_call_arguments(event.tool_call.id, event.tool_call.name, event.tool_call.arguments)
         elif isinstance(event, ToolExecutionStart):
             self._on_tool_start(event)
         elif isinstance(event, ToolExecutionUpdate):
@@ -236,7 +236,7 @@ class EventTranslator:
         return None if call is None else "in_progress" if call.runs else "pending"
 
     def show_terminal(self, call_id: str, terminal_id: str) -> None:
-        call = self._begin_call(call_id, SHELL)
+        call = self._ensure_call_shown(call_id, SHELL)
         call.use_terminal(terminal_id)
         self._send_updates(
             self._edition.tool_call_updates(ToolView(call_id=call_id, content=[TerminalPiece(terminal_id)]))
@@ -253,7 +253,7 @@ class EventTranslator:
             self._edition.tool_call_updates(ToolView(call_id=event.tool_call_id, content=list(call.diffs)))
         )
 
-    def _begin_call(self, call_id: str, name: str) -> ShownCall:
+    def _ensure_call_shown(self, call_id: str, name: str) -> ShownCall:
         call = self._calls.get(call_id)
         if call is None:
             call = self._calls[call_id] = ShownCall(name)
@@ -262,7 +262,7 @@ class EventTranslator:
             self._send_updates(self._edition.tool_call_updates(view))
         return call
 
-    def _set_call_arguments(self, call_id: str, name: str, arguments: object) -> ShownCall:
+    def _show_call_arguments(self, call_id: str, name: str, arguments: object) -> ShownCall:
         known = call_id in self._calls
         call = self._calls.setdefault(call_id, ShownCall(name))
         call.set_arguments(arguments)
@@ -275,12 +275,12 @@ class EventTranslator:
     def _on_tool_start(self, event: ToolExecutionStart) -> None:
         call = self._calls.get(event.tool_call_id)
         if call is None or call.arguments is None:
-            call = self._set_call_arguments(event.tool_call_id, event.tool_name, event.args)
+            call = self._show_call_arguments(event.tool_call_id, event.tool_name, event.args)
         call.mark_running()
         self._send_updates(self._edition.tool_call_updates(ToolView(call_id=event.tool_call_id, status="in_progress")))
 
     def _on_tool_progress(self, event: ToolExecutionUpdate) -> None:
-        call = self._begin_call(event.tool_call_id, event.tool_name)
+        call = self._ensure_call_shown(event.tool_call_id, event.tool_name)
         if call.terminal is not None:
             return
         if facts_of(event.tool_name).command:
@@ -299,11 +299,11 @@ class EventTranslator:
             return
         command = None if call.has_output else call.command
         updates = self._edition.command_output_updates(call_id, command, self._cwd, call.output, call.shown_output)
-        call.mark_shown()
+        call.mark_output_shown()
         self._send_updates(updates)
 
     def _on_tool_end(self, event: ToolExecutionEnd) -> None:
-        call = self._begin_call(event.tool_call_id, event.tool_name)
+        call = self._ensure_call_shown(event.tool_call_id, event.tool_name)
         call.stop_timer()
         content: list[ToolPiece] = []
         if (
@@ -328,7 +328,7 @@ class EventTranslator:
         self._send_updates(self._edition.tool_call_updates(view))
         del self._calls[event.tool_call_id]
 
-    def stop_calls(self) -> None:
+    def end_unfinished_calls(self) -> None:
         """Mark calls that never ran as over, because the run has ended."""
         for call_id, call in self._calls.items():
             call.stop_timer()
