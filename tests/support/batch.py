@@ -76,7 +76,7 @@ def filled_folder(path: Path, specs: Iterable[TaskSpec], **more: Any) -> BatchFo
     """A folder with tasks of which none is done."""
     path.mkdir(parents=True, exist_ok=True)
     folder = BatchFolder(str(path))
-    folder.put_tasks(specs).adopt()
+    folder.stage_tasks(specs).replace_batch_tasks()
     folder.put_record(BatchRecord(id="a-batch", began=1_793_527_200_000, **more))
     return folder
 

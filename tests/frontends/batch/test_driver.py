@@ -207,12 +207,12 @@ async def test_a_result_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 async def test_a_driver_that_was_killed_before_it_took_its_tasks_is_gone_on_from(tmp_path: Path) -> None:
     folder = BatchFolder(str(tmp_path))
-    folder.put_tasks(SPECS)
+    folder.stage_tasks(SPECS)
     folder.put_record(BatchRecord(id="a-batch"))
     with pytest.raises(StartupError, match=r"tasks\.jsonl cannot be read"):
         list(folder.read_tasks())
-    folder.adopt_left_tasks()
+    folder.adopt_leftover_tasks()
     assert [spec.id for spec in folder.read_tasks()] == [spec.id for spec in SPECS]
-    folder.put_tasks(SPECS[:1])
-    folder.adopt_left_tasks()
+    folder.stage_tasks(SPECS[:1])
+    folder.adopt_leftover_tasks()
     assert len(list(folder.read_tasks())) == len(SPECS), "tasks that were read later and never taken do not count"

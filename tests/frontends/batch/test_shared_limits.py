@@ -61,19 +61,19 @@ def test_pauses_without_an_answer_of_the_server_get_longer_and_a_rush_counts_onc
 
 def test_money_is_kept_for_what_runs() -> None:
     limits = SharedLimits({}, max_cost=1.0, spent=0.2)
-    assert limits.reserve("one", 0.5)
-    assert not limits.reserve("two", 0.4)
+    assert limits.reserve_money("one", 0.5)
+    assert not limits.reserve_money("two", 0.4)
     assert not limits.spend_and_check_exhausted("one", 0.3)
-    assert limits.reserve("two", 0.3)
-    assert limits.release("one") == pytest.approx(0.3)
+    assert limits.reserve_money("two", 0.3)
+    assert limits.release_money("one") == pytest.approx(0.3)
     assert limits.total_cost == pytest.approx(0.5)
     assert limits.spend_and_check_exhausted("two", 0.6)
-    assert not limits.reserve("three", 0.0)
+    assert not limits.reserve_money("three", 0.0)
 
 
 def test_without_a_limit_all_may_be_spent() -> None:
     limits = SharedLimits({})
-    assert limits.reserve("a", 1e9)
+    assert limits.reserve_money("a", 1e9)
     assert not limits.spend_and_check_exhausted("a", 1e9)
 
 
@@ -81,7 +81,7 @@ def test_all_that_wait_for_the_end_of_a_pause_get_through_one_after_the_other() 
     clock = Clock()
     limits = SharedLimits({}, now=clock)
     limits.record_request_end("a", 0, True, 4.0)
-    assert limits.pauses() == {"a": pytest.approx(4.0)}
+    assert limits.find_provider_pauses() == {"a": pytest.approx(4.0)}
     due = {name: clock.now + limits.reserve_turn("a", 1) for name in "xyz"}
     # One of them came too early, because the server asks for more.
     clock.now += 3.0
@@ -96,4 +96,4 @@ def test_all_that_wait_for_the_end_of_a_pause_get_through_one_after_the_other() 
         else:
             sent[name] = clock.now - 1000.0
     assert list(sent.values()) == pytest.approx([7.0, 7.05, 7.1])
-    assert limits.pauses() == {}
+    assert limits.find_provider_pauses() == {}

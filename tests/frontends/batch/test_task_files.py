@@ -28,7 +28,7 @@ def read(
     file = tmp_path / name
     file.write_bytes(data.encode() if isinstance(data, str) else data)
     reading = reader(**defaults)
-    return list(reading.from_file(str(file))), [str(problem) for problem in reading.problems]
+    return list(reading.read_file(str(file))), [str(problem) for problem in reading.problems]
 
 
 def test_a_line_of_json_is_a_task_with_all_its_members(tmp_path: Path) -> None:
@@ -121,13 +121,13 @@ def test_a_field_of_the_template_that_a_task_does_not_have_is_named(tmp_path: Pa
 
 
 def test_a_prompt_of_its_own_comes_before_the_template_and_is_no_template() -> None:
-    specs = list(reader(template="Up {package}").from_values([{"prompt": "Take {this} as it is"}]))
+    specs = list(reader(template="Up {package}").read_values([{"prompt": "Take {this} as it is"}]))
     assert [spec.prompt for spec in specs] == ["Take {this} as it is"]
 
 
 def test_tasks_without_an_id_keep_theirs_when_others_come_or_go() -> None:
-    one = [spec.id for spec in reader().from_values(["a", "b", "b"])]
-    other = [spec.id for spec in reader().from_values(["new", "b", Task(prompt="a"), "b"])]
+    one = [spec.id for spec in reader().read_values(["a", "b", "b"])]
+    other = [spec.id for spec in reader().read_values(["new", "b", Task(prompt="a"), "b"])]
     assert other[1:] == [one[1], one[0], one[2]]
     assert one[2] == f"{one[1]}-2"
     assert len(set(one)) == 3
@@ -153,7 +153,7 @@ def test_whatever_a_program_writes_as_csv_is_read_again(rows: list[tuple[str, st
     with tempfile.NamedTemporaryFile(suffix=".csv") as file:
         file.write(written.getvalue().encode("utf-8", "surrogatepass"))
         file.flush()
-        specs = list(reading.from_file(file.name))
+        specs = list(reading.read_file(file.name))
     broken = [one for one in kept if any("\ud800" <= char <= "\udfff" for char in "".join(one))]
     assert [spec.prompt for spec in specs] == [f"x{name}{note}" for name, note in kept if (name, note) not in broken]
     assert len(reading.problems) == len(broken)
@@ -164,7 +164,7 @@ def test_a_file_in_another_encoding_or_with_a_problem_on_every_line_says_so_in_f
         read(tmp_path, '{"prompt":"x"}\n'.encode("utf-16"))
     (tmp_path / "t.jsonl").write_text("no json\n" * 3000)
     reading = reader()
-    assert not list(reading.from_file(str(tmp_path / "t.jsonl")))
+    assert not list(reading.read_file(str(tmp_path / "t.jsonl")))
     assert (len(reading.problems), reading.problem_count) == (1000, 3000)
     assert str(BadTasks(reading.problems, 3000, "t")).endswith("and 2,000 more")
 
@@ -179,4 +179,4 @@ def test_all_unknown_members_of_a_line_and_the_limit_that_is_wrong_are_named(tmp
 def test_tasks_without_an_end_are_refused_whether_they_are_right_or_wrong(endless: dict[str, str]) -> None:
     tasks = TaskReader(BatchDefaults(), lambda path: path, lambda spec, place: (), most=50)
     with pytest.raises(UsageError, match=r"more than 50 tasks.*max_tasks"):
-        list(tasks.from_values(itertools.repeat(endless)))
+        list(tasks.read_values(itertools.repeat(endless)))

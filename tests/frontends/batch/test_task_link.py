@@ -40,7 +40,7 @@ async def make_link(limits: SharedLimits) -> tuple[TaskLink, HostEnd, asyncio.Fu
         exhausted.append("all is spent")
 
     host = HostEnd("t", ours, LocalLimits(limits), note)
-    serving = asyncio.ensure_future(host.serve())
+    serving = asyncio.ensure_future(host.serve_until_task_ends())
     return await TaskLink.from_socket(theirs), host, serving, exhausted
 
 
@@ -52,7 +52,7 @@ async def test_requests_ask_for_their_turn_and_refusals_are_told() -> None:
     link.on_request_end("acme", 100, 90, Failure(message="500", status=500))
     link.on_request_end("acme", 100, 100, Failure(message="no money", status=429))
     result = TaskResult(id="t", status="done", text="é" * 100_000)
-    await link.finish(result)
+    await link.report_task_end(result)
     assert await serving == result
     assert limits.asked == [
         ("acme", 100),
@@ -71,13 +71,13 @@ async def test_a_task_that_spends_the_last_money_ends_the_batch_and_can_be_stopp
     assert exhausted == ["all is spent"]
     host.stop("enough")
     assert await link.stopped == "enough"
-    await link.finish(None)
+    await link.report_task_end(None)
     assert await serving is None
 
 
 async def test_a_disk_that_is_full_is_told_as_what_it_is() -> None:
     link, _, serving, _ = await make_link(Recorded())
-    await link.finish(None, "No space left on device")
+    await link.report_task_end(None, "No space left on device")
     with pytest.raises(FatalTask, match="No space"):
         await serving
 
@@ -94,7 +94,7 @@ async def test_a_line_that_is_no_record_of_a_task_is_one_clear_error(line: bytes
     with theirs:
         theirs.sendall(line + b"\n")
         with pytest.raises(FatalTask, match="The process of a task has sent a record that cannot be read: "):
-            await HostEnd("t", ours, LocalLimits(Recorded()), never).serve()
+            await HostEnd("t", ours, LocalLimits(Recorded()), never).serve_until_task_ends()
 
 
 @pytest.mark.parametrize("line", [b"no JSON", b"{}", b'{"type":"TurnWait"}'])
@@ -123,5 +123,5 @@ async def test_only_refusals_that_waiting_can_end_are_sent_again() -> None:
     assert not link.should_resend(Failure(message="quota", status=429), 1)
     assert not link.should_resend(Failure(message="broken", status=500, retryable=True), 1)
     assert not link.should_resend(Failure(message="tomorrow", status=429, retryable=True, retry_after_ms=86_400_000), 1)
-    await link.finish(None)
+    await link.report_task_end(None)
     assert await serving is None

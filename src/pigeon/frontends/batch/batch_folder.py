@@ -26,7 +26,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
-from pigeon.frontends.batch.places.workspaces import OLD, move_aside, remove_folder
+from pigeon.frontends.batch.places.workspaces import OLD, remove_folder, rename_for_removal
 from pigeon.frontends.batch.records import Status, TaskResult, TaskSpec, hash_of
 from pigeon.frontends.batch.shared_limits import Rate
 from pigeon.frontends.batch.task_process import PART
@@ -131,9 +131,9 @@ class BatchFolder:
 
     @property
     def exists(self) -> bool:
-        return os.path.isfile(self._file(BATCH_FILE))
+        return os.path.isfile(self._path_of(BATCH_FILE))
 
-    def _file(self, name: str) -> str:
+    def _path_of(self, name: str) -> str:
         return os.path.join(self.path, name)
 
     # Locking
@@ -143,7 +143,7 @@ class BatchFolder:
         writable."""
         try:
             os.makedirs(self.path, exist_ok=True)
-            descriptor = os.open(self._file(LOCK_FILE), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            descriptor = os.open(self._path_of(LOCK_FILE), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
             raise StartupError(f"--out {self.path}: {error.strerror or error}") from None
         try:
@@ -170,7 +170,7 @@ class BatchFolder:
         """Remove a folder in which nothing was begun."""
         with suppress(OSError):
             if os.listdir(self.path) == [LOCK_FILE]:
-                os.unlink(self._file(LOCK_FILE))
+                os.unlink(self._path_of(LOCK_FILE))
                 os.rmdir(self.path)
 
     # The record
@@ -186,34 +186,34 @@ class BatchFolder:
     def read_record(self) -> BatchRecord:
         """Raises `StartupError` for a missing or invalid record."""
         try:
-            with open(self._file(BATCH_FILE), "rb") as file:
+            with open(self._path_of(BATCH_FILE), "rb") as file:
                 record = codec.convert(codec.decode(file.read()), BatchRecord)
         except FileNotFoundError:
             raise UsageError(f"{self.path} has no batch: there is no {BATCH_FILE}") from None
         except (OSError, BadRecord) as error:
-            raise StartupError(f"{self._file(BATCH_FILE)} cannot be read: {error}") from None
+            raise StartupError(f"{self._path_of(BATCH_FILE)} cannot be read: {error}") from None
         if record.version != VERSION:
             raise StartupError(f"{self.path} was made by another version of Pigeon (format {record.version})")
         return record
 
     def put_record(self, record: BatchRecord) -> None:
-        replace_file_atomically(self._file(BATCH_FILE), msgspec.json.format(codec.encode(record)) + b"\n", 0o644)
+        replace_file_atomically(self._path_of(BATCH_FILE), msgspec.json.format(codec.encode(record)) + b"\n", 0o644)
 
     # Tasks
 
-    def put_tasks(self, specs: Iterable[TaskSpec]) -> NewTasks:
+    def stage_tasks(self, specs: Iterable[TaskSpec]) -> NewTasks:
         """Write specs to a file beside the tasks; they count once `NewTasks.adopt` is called."""
-        return NewTasks(self._file(TASKS_FILE), specs)
+        return NewTasks(self._path_of(TASKS_FILE), specs)
 
-    def adopt_left_tasks(self) -> None:
+    def adopt_leftover_tasks(self) -> None:
         """Adopt the first tasks of a batch whose driver was killed just before `adopt`; their file is complete."""
-        if not os.path.exists(self._file(TASKS_FILE)):
+        if not os.path.exists(self._path_of(TASKS_FILE)):
             with suppress(FileNotFoundError):
-                os.replace(self._file(f"{TASKS_FILE}.new"), self._file(TASKS_FILE))
+                os.replace(self._path_of(f"{TASKS_FILE}.new"), self._path_of(TASKS_FILE))
 
     def read_tasks(self) -> Iterator[TaskSpec]:
         """The specs, in order; raises `StartupError` if they cannot be read."""
-        decoder, path = msgspec.json.Decoder(TaskSpec), self._file(TASKS_FILE)
+        decoder, path = msgspec.json.Decoder(TaskSpec), self._path_of(TASKS_FILE)
         try:
             with open(path, "rb") as file:
                 for line in file:
@@ -239,7 +239,7 @@ class BatchFolder:
     def write_results(self, seen: Callable[[TaskSpec, TaskResult | None], None]) -> None:
         """Rebuild `results.jsonl` from the folders, in the order of the tasks; `seen` is called with each task."""
 
-        def lines() -> Iterator[bytes]:
+        def encode_result_blocks() -> Iterator[bytes]:
             block = bytearray()
             for spec in self.read_tasks():
                 result = self.read_result(spec)
@@ -251,7 +251,7 @@ class BatchFolder:
                     block.clear()
             yield bytes(block)
 
-        create_or_replace_file(self._file(RESULTS_FILE), lines(), 0o644)
+        create_or_replace_file(self._path_of(RESULTS_FILE), encode_result_blocks(), 0o644)
 
     def add_result(self, result: TaskResult) -> None:
         """Add a line to `results.jsonl`, in the order of their ends."""
@@ -262,7 +262,7 @@ class BatchFolder:
         self._append(UNFINISHED_FILE, codec.encode(attempt))
 
     def _append(self, name: str, line: bytes) -> None:
-        descriptor = os.open(self._file(name), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(self._path_of(name), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         try:
             os.write(descriptor, line + b"\n")
         finally:
@@ -271,7 +271,7 @@ class BatchFolder:
     def read_wasted_cost(self) -> float:
         """The cost of attempts that did not finish."""
         total = 0.0
-        with suppress(FileNotFoundError), open(self._file(UNFINISHED_FILE), "rb") as file:
+        with suppress(FileNotFoundError), open(self._path_of(UNFINISHED_FILE), "rb") as file:
             for line in file:
                 # The last line may be incomplete.
                 with suppress(BadRecord):
@@ -280,23 +280,23 @@ class BatchFolder:
 
     # Remains
 
-    def clean(self) -> None:
+    def remove_unfinished_attempts(self) -> None:
         """Remove what a killed driver left behind: unfinished attempts, after recording their cost."""
         for name in os.listdir(self.path):
-            path = self._file(name)
+            path = self._path_of(name)
             if name.startswith(PART):
                 hash = name.removeprefix(PART).partition("-")[0]
                 try:
-                    path = move_aside(path)
+                    path = rename_for_removal(path)
                 except FileNotFoundError:
                     # It has just been renamed to become the result.
                     continue
                 cost = _cost_of_attempt(path)
                 if cost:
                     self.add_unfinished(Attempt(id="", folder=hash, cost=cost, reason="The driver was killed"))
-                _remove(path)
+                _remove_if_possible(path)
             elif name.startswith(OLD):
-                _remove(path)
+                _remove_if_possible(path)
             elif name.endswith(".tmp") and name.startswith("."):
                 with suppress(OSError):
                     os.unlink(path)
@@ -306,7 +306,7 @@ class BatchFolder:
         if result.cost:
             reason = f"Run again: {result.status}: {result.error or 'no reason was given'}"
             self.add_unfinished(Attempt(id=result.id, folder=result.folder, cost=result.cost, reason=reason))
-        _remove(move_aside(self._file(result.folder)))
+        _remove_if_possible(rename_for_removal(self._path_of(result.folder)))
 
 
 class NewTasks:
@@ -341,13 +341,13 @@ class NewTasks:
             self._write(temporary, (changed(decoder.decode(line)) for line in file))
         os.replace(temporary, self._new)
 
-    def compare(self) -> TaskChanges:
+    def count_changes(self) -> TaskChanges:
         """Returns what changes if they are adopted as the tasks of the batch."""
         old, new = _read_task_hashes(self._path), _read_task_hashes(self._new)
         common = len(old & new)
         return TaskChanges(same=common, new=len(new) - common, gone=len(old) - common)
 
-    def adopt(self) -> None:
+    def replace_batch_tasks(self) -> None:
         """Make them the tasks of the batch."""
         os.replace(self._new, self._path)
 
@@ -382,11 +382,11 @@ def _cost_of_attempt(part: str) -> float:
             with open(path, "rb") as file:
                 for line in file:
                     with suppress(BadRecord):
-                        total += _cost_in(codec.decode(line))
+                        total += _cost_of_entry(codec.decode(line))
     return total
 
 
-def _cost_in(entry: Any) -> float:
+def _cost_of_entry(entry: Any) -> float:
     message = entry.get("message") if isinstance(entry, dict) else None
     usage = message.get("usage") if isinstance(message, dict) else None
     cost = usage.get("cost") if isinstance(usage, dict) else None
@@ -394,7 +394,7 @@ def _cost_in(entry: Any) -> float:
     return float(total) if isinstance(total, int | float) and not isinstance(total, bool) else 0.0
 
 
-def _remove(path: str) -> None:
+def _remove_if_possible(path: str) -> None:
     """Remove a folder. What a dying process still writes there, and so cannot be removed now, is left."""
     try:
         remove_folder(path)

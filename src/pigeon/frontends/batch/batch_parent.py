@@ -65,12 +65,12 @@ async def _run_task(request: TaskRequest, end: socket) -> int:
         result = await run(request.spec, request.place, environment, link)
     except OSError as error:
         print(f"Error: {to_printable(error)}", file=sys.stderr)  # noqa: T201
-        await link.finish(None, text_for_host(error) if error.errno in NO_DISK else "")
+        await link.report_task_end(None, text_for_host(error) if error.errno in NO_DISK else "")
         return 1
     except StartupError as error:
         print(f"Error: {to_printable(error)}", file=sys.stderr)  # noqa: T201
         return 1
-    await link.finish(result)
+    await link.report_task_end(result)
     return 0
 
 

@@ -126,7 +126,7 @@ def _run_batch(batch: OpenedBatch, call: CommandCall, out: str) -> int:
     gc.freeze()
     gc.enable()
 
-    async def work() -> Driver:
+    async def run_driver() -> Driver:
         driver = batch.create_driver(progress)
         _watch_signals(driver)
         try:
@@ -136,34 +136,34 @@ def _run_batch(batch: OpenedBatch, call: CommandCall, out: str) -> int:
             progress.close()
         return driver
 
-    driver = SteadyLoop().run_until_complete(work())
+    driver = SteadyLoop().run_until_complete(run_driver())
     outcome = driver.outcome
     for line in summarize_outcome(outcome, driver.spent, time.monotonic() - began):
         print_line(line)
     print_line(f"Results: {os.path.join(out, RESULTS_FILE)}")
     if not call.has_option("no_report"):
-        _try_report(batch)
+        _try_write_report(batch)
     if outcome.remaining_count or outcome.stopped or set(outcome.tally.by_status) - {"done"}:
-        print_line(_resume_hint(outcome, out))
-    return _exit_code(outcome)
+        print_line(_suggest_next_command(outcome, out))
+    return _choose_exit_code(outcome)
 
 
-def _try_report(batch: OpenedBatch) -> None:
+def _try_write_report(batch: OpenedBatch) -> None:
     """Write the report; if that fails, the results still count."""
     try:
-        _write_report(batch.folder)
+        _write_and_announce_report(batch.folder)
     except Exception as error:
         print_to_stderr(f"Warning: the report could not be written: {text_for_host(error)}: {error}")
 
 
-def _resume_hint(outcome: Outcome, out: str) -> str:
+def _suggest_next_command(outcome: Outcome, out: str) -> str:
     more = " --max-cost MORE" if outcome.limited else ""
     if outcome.remaining_count or outcome.stopped:
         return f"Continue with: pigeon batch --resume {shlex.quote(out)}{more}"
     return f"Run the unsuccessful tasks again: pigeon batch --retry-failed {shlex.quote(out)}"
 
 
-def _exit_code(outcome: Outcome) -> int:
+def _choose_exit_code(outcome: Outcome) -> int:
     states = outcome.tally.by_status
     if outcome.signal is not None:
         return exit_codes.BY_SIGNAL[signal.Signals(outcome.signal)]
@@ -204,7 +204,7 @@ def _run_reports(call: CommandCall) -> int:
     if call.has_option("report"):
         if len(words) != 1 or call.has_option("compare"):
             raise UsageError("To write the report of a batch: pigeon batch --report DIR")
-        _write_report(BatchFolder(environment.absolute_path(words[0])))
+        _write_and_announce_report(BatchFolder(environment.absolute_path(words[0])))
         return exit_codes.OK
     if len(words) != 2:
         raise UsageError("To compare two batches: pigeon batch --compare DIR1 DIR2 [--out FILE]")
@@ -220,7 +220,7 @@ def _run_reports(call: CommandCall) -> int:
     return exit_codes.OK
 
 
-def _write_report(folder: BatchFolder) -> None:
+def _write_and_announce_report(folder: BatchFolder) -> None:
     """Write the report of a batch; prints where it is and what it lacks."""
     folder.read_record()
     for problem in write_report(folder):

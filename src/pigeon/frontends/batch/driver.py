@@ -111,14 +111,14 @@ class Driver:
 
         Raises `StartupError` where the engine cannot be used, or nothing can be written.
         """
-        await asyncio.to_thread(self._restore_earlier_results, retry_failed)
+        await asyncio.to_thread(self._clean_up_and_count_results, retry_failed)
         self.spent = self._tally.cost + self._folder.read_wasted_cost()
         engine = self._engine = self._make_engine(self.spent, lambda: self.stop(SPENT, limited=True))
         looking: asyncio.Future[None] | None = None
         try:
             await engine.open()
-            self._watcher.on_batch_began(self._tally, engine.slots)
-            looking = asyncio.ensure_future(self._watch_pauses(engine))
+            self._watcher.on_batch_began(self._tally, engine.max_handed_over)
+            looking = asyncio.ensure_future(self._report_pauses_regularly(engine))
             async for result in self._run_remaining(engine):
                 yield result
         finally:
@@ -133,22 +133,22 @@ class Driver:
                 await asyncio.wait(self._pending)
             engine.kill()
             try:
-                await asyncio.to_thread(self._tidy_results)
+                await asyncio.to_thread(self._sort_results_and_clean_up)
             except OSError as error:
                 # The folders have all results; the next driver rebuilds the list from them.
                 if self.outcome.stopped is None or self.outcome.stopped == LEFT:
                     self.outcome.note_stop(f"{self._folder.path}: {text_for_host(error)}", None, False)
 
-    def _tidy_results(self) -> None:
+    def _sort_results_and_clean_up(self) -> None:
         """Sort the results; once all tasks are done, also remove attempts that a lost machine has left."""
         self._folder.write_results(lambda spec, result: None)
         if not self.outcome.remaining_count:
-            self._folder.clean()
+            self._folder.remove_unfinished_attempts()
 
-    def _restore_earlier_results(self, retry_failed: bool) -> None:
+    def _clean_up_and_count_results(self, retry_failed: bool) -> None:
         """Cleans up after an earlier driver and counts what it has finished; runs in a thread."""
         folder, tally = self._folder, self._tally
-        folder.clean()
+        folder.remove_unfinished_attempts()
         if retry_failed:
             for spec in folder.read_tasks():
                 result = folder.read_result(spec)
@@ -163,7 +163,7 @@ class Driver:
                 break
             if self._folder.is_finished(spec):
                 continue
-            while len(self._pending) >= engine.slots or not await self._try_reserve_money(engine, spec):
+            while len(self._pending) >= engine.max_handed_over or not await self._try_reserve_money(engine, spec):
                 if not self._pending:
                     self.stop(SPENT, limited=True)
                     break
@@ -182,11 +182,11 @@ class Driver:
         if not self._stopping.is_set():
             self._stopping.set()
 
-    async def _watch_pauses(self, engine: TaskEngine) -> None:
+    async def _report_pauses_regularly(self, engine: TaskEngine) -> None:
         """Check regularly which providers refuse requests."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
-            self._watcher.on_providers_paused(await engine.pauses())
+            self._watcher.on_providers_paused(await engine.find_provider_pauses())
 
     async def _wait_for_results(self) -> AsyncIterator[TaskResult]:
         """Wait until a task has ended, and yield the results of all that have."""
@@ -198,20 +198,20 @@ class Driver:
 
     async def _try_reserve_money(self, engine: TaskEngine, spec: TaskSpec) -> bool:
         """Reserve money for a task: its own limit, else the cost of the dearest so far; false if too little is left."""
-        return await engine.reserve(spec.id, float(spec.limits.get("cost", self._tally.dearest)))
+        return await engine.reserve_money(spec.id, float(spec.limits.get("cost", self._tally.dearest)))
 
     async def _run_task(self, engine: TaskEngine, spec: TaskSpec) -> TaskResult | None:
         """The result of a task, after as many attempts as needed, or None if it was stopped."""
         result = None
         try:
-            result = await self._attempt_task(engine, spec)
+            result = await self._retry_until_result(engine, spec)
         except (FatalTask, OSError) as error:
             reason = text_for_host(error) if isinstance(error, OSError) else str(error)
             self.stop(f"{self._folder.path}: {reason}")
         except PigeonError as error:
             self.stop(str(error))
         # The cost of earlier attempts is not part of the result, but was spent all the same.
-        wasted = await engine.release(spec.id) - (0.0 if result is None else result.cost)
+        wasted = await engine.release_money(spec.id) - (0.0 if result is None else result.cost)
         if wasted > SMALLEST_COST:
             self._record_unfinished(spec, wasted, self.outcome.stopped or "The task's process was killed")
         if result is not None:
@@ -220,11 +220,11 @@ class Driver:
                 self._folder.add_result(result)
             except OSError as error:
                 self.stop(f"{self._folder.path}: {text_for_host(error)}")
-        self.spent = await engine.total_cost()
+        self.spent = await engine.get_total_cost()
         self._watcher.on_task_ended(spec, result, self._tally, self.spent)
         return result
 
-    async def _attempt_task(self, engine: TaskEngine, spec: TaskSpec) -> TaskResult | None:
+    async def _retry_until_result(self, engine: TaskEngine, spec: TaskSpec) -> TaskResult | None:
         attempts = innocent = 0
         while True:
             try:

@@ -27,7 +27,7 @@ class TaskEngine(Protocol):
     """Runs tasks in parallel, and keeps the limits that they share."""
 
     @property
-    def slots(self) -> int:
+    def max_handed_over(self) -> int:
         """How many tasks it has room for now."""
         ...
 
@@ -40,17 +40,17 @@ class TaskEngine(Protocol):
         """
         ...
 
-    async def reserve(self, task: str, share: float) -> bool:
+    async def reserve_money(self, task: str, share: float) -> bool:
         """Reserve money for a task (`SharedLimits.reserve`)."""
         ...
 
-    async def release(self, task: str) -> float:
+    async def release_money(self, task: str) -> float:
         """Release a task's money and return what it has spent (`SharedLimits.release`)."""
         ...
 
-    async def total_cost(self) -> float: ...
+    async def get_total_cost(self) -> float: ...
 
-    async def pauses(self) -> dict[str, float]:
+    async def find_provider_pauses(self) -> dict[str, float]:
         """The providers that refuse requests, with the seconds until the next request (`SharedLimits.pauses`)."""
         ...
 
@@ -98,7 +98,7 @@ class LocalEngine:
         self._running: set[asyncio.Task[None]] = set()
 
     @property
-    def slots(self) -> int:
+    def max_handed_over(self) -> int:
         return self._slots
 
     async def open(self) -> None:
@@ -124,17 +124,17 @@ class LocalEngine:
     async def _on_exhausted(self) -> None:
         self._exhausted()
 
-    async def reserve(self, task: str, share: float) -> bool:
-        return self._limits.reserve(task, share)
+    async def reserve_money(self, task: str, share: float) -> bool:
+        return self._limits.reserve_money(task, share)
 
-    async def release(self, task: str) -> float:
-        return self._limits.release(task)
+    async def release_money(self, task: str) -> float:
+        return self._limits.release_money(task)
 
-    async def total_cost(self) -> float:
+    async def get_total_cost(self) -> float:
         return self._limits.total_cost
 
-    async def pauses(self) -> dict[str, float]:
-        return self._limits.pauses()
+    async def find_provider_pauses(self) -> dict[str, float]:
+        return self._limits.find_provider_pauses()
 
     async def stop(self, reason: str) -> None:
         await self._processes.stop(reason)

@@ -94,7 +94,7 @@ def prepare_batch(
         folder.check_empty()
     before = folder.read_record() if folder.exists else None
     if before is not None:
-        folder.adopt_left_tasks()
+        folder.adopt_leftover_tasks()
     written = None
     if request.tasks is not None:
         with PlaceCheck(request, environment, cache, () if before is None else folder.read_tasks()) as check:
@@ -107,8 +107,8 @@ def prepare_batch(
     folder.put_record(record)
     if written is None:
         return Prepared(record, None)
-    changes = None if before is None else written.compare()
-    written.adopt()
+    changes = None if before is None else written.count_changes()
+    written.replace_batch_tasks()
     return Prepared(record, changes)
 
 
@@ -125,11 +125,11 @@ def _write_checked_tasks(
     reader = TaskReader(request.defaults, environment.absolute_path, check.collect_problems, request.max_tasks)
     assert request.tasks is not None
     specs: Iterator[TaskSpec] = (
-        reader.from_file(source, request.format)
+        reader.read_file(source, request.format)
         if isinstance(request.tasks, str)
-        else reader.from_values(request.tasks)
+        else reader.read_values(request.tasks)
     )
-    written = folder.put_tasks(specs)
+    written = folder.stage_tasks(specs)
     try:
         reader.add_problems(*check.resolve_revisions(watch))
         if reader.problems:
@@ -138,7 +138,7 @@ def _write_checked_tasks(
             written.replace_specs(check.pin_commit)
         if not written.count:
             raise UsageError(f"{source}: there is no task in it")
-        changes = None if before is None else written.compare()
+        changes = None if before is None else written.count_changes()
         if changes is not None and not changes.same:
             raise UsageError(
                 f"{folder.path} has another batch: none of its {changes.gone} tasks is among the {changes.new} of "
@@ -195,7 +195,7 @@ class PlaceCheck:
             )
         found.append(
             self._find_problem_once(
-                ("model", spec.model or "", codec.encode(spec.options).decode()), self._model_problem, spec
+                ("model", spec.model or "", codec.encode(spec.options).decode()), self._run_model_check, spec
             )
         )
         return [one for one in found if one]
@@ -220,7 +220,7 @@ class PlaceCheck:
             self._known[key] = look(*arguments)
         return self._known[key]
 
-    def _model_problem(self, spec: TaskSpec) -> str | None:
+    def _run_model_check(self, spec: TaskSpec) -> str | None:
         try:
             return self._runner.run(self._find_model_problem(spec))
         except PigeonError as error:
@@ -236,11 +236,11 @@ class PlaceCheck:
         folder = mkdtemp(prefix="pigeon-batch-", dir=self._environment.temporary_folder)
         try:
             options = structs.replace(options_of(spec, self._api_key), cwd=folder, no_session=True, session_dir=None)
-            return await self._try_to_build(options)
+            return await self._find_build_problem(options)
         finally:
             remove_folder(folder)
 
-    async def _try_to_build(self, options: AgentOptions) -> str | None:
+    async def _find_build_problem(self, options: AgentOptions) -> str | None:
         built = await build(options, self._environment)
         try:
             model: Model | None = built.session.models.model

@@ -181,11 +181,11 @@ def batch_sync(tasks: TaskSource | str | os.PathLike[str] | None = None, **optio
     thread = LoopThread()
     results = cast("Any", batch(tasks, **options))
 
-    async def following() -> TaskResult | None:
+    async def next_result_or_none() -> TaskResult | None:
         return cast("TaskResult | None", await anext(results, None))
 
     try:
-        while (result := thread.run_and_wait(following())) is not None:
+        while (result := thread.run_and_wait(next_result_or_none())) is not None:
             yield result
     finally:
         thread.run_and_wait(results.aclose())

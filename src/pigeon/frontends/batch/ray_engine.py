@@ -90,14 +90,14 @@ class LimitsActor(LocalLimits):
     def __init__(self, rates: Mapping[str, Rate], max_cost: float | None, spent: float) -> None:
         super().__init__(SharedLimits(rates, max_cost, spent))
 
-    async def reserve(self, task: str, share: float) -> bool:
-        return self._limits.reserve(task, share)
+    async def reserve_money(self, task: str, share: float) -> bool:
+        return self._limits.reserve_money(task, share)
 
-    async def release(self, task: str) -> float:
-        return self._limits.release(task)
+    async def release_money(self, task: str) -> float:
+        return self._limits.release_money(task)
 
-    async def pauses(self) -> dict[str, float]:
-        return self._limits.pauses()
+    async def find_provider_pauses(self) -> dict[str, float]:
+        return self._limits.find_provider_pauses()
 
     async def update_total_cost(self, at_least: float) -> tuple[float, bool]:
         """Raise the total to what the driver knows; returns the total and whether the money is used up."""
@@ -156,7 +156,7 @@ class RayEngine:
         self._looking: asyncio.Task[None] | None = None
 
     @property
-    def slots(self) -> int:
+    def max_handed_over(self) -> int:
         """As many as requested, else twice as many as fit on the cluster at the moment."""
         if self._concurrency is not None:
             return self._concurrency
@@ -266,11 +266,11 @@ class RayEngine:
         if self._is_lost:
             return None
 
-        async def answer() -> Any:
+        async def call_method() -> Any:
             return await getattr(self._actor, method).remote(*arguments)
 
         try:
-            return await asyncio.wait_for(answer(), SILENCE_SECONDS)
+            return await asyncio.wait_for(call_method(), SILENCE_SECONDS)
         except TimeoutError:
             self._fail_all_tasks()
         except self._ray.exceptions.RayError:
@@ -285,20 +285,20 @@ class RayEngine:
             _, future = self._running.pop(id)
             future.set_exception(FatalTask(f"Ray has not answered for {SILENCE_SECONDS:g} s"))
 
-    async def reserve(self, task: str, share: float) -> bool:
+    async def reserve_money(self, task: str, share: float) -> bool:
         kept = await self._call_actor("reserve", task, share)
         return True if kept is None else bool(kept)
 
-    async def release(self, task: str) -> float:
+    async def release_money(self, task: str) -> float:
         return float(await self._call_actor("release", task) or 0.0)
 
-    async def total_cost(self) -> float:
+    async def get_total_cost(self) -> float:
         answer = await self._call_actor("update_total_cost", self._spent)
         if answer is not None:
             self._spent, _ = answer
         return self._spent
 
-    async def pauses(self) -> dict[str, float]:
+    async def find_provider_pauses(self) -> dict[str, float]:
         return dict(await self._call_actor("pauses") or {})
 
     async def stop(self, reason: str) -> None:
@@ -345,7 +345,7 @@ def run_remotely(request: bytes, passed: dict[str, str], actor: Any) -> bytes:
     place = structs.replace(
         place, variables=variables, agent_dir=here, cache=os.path.join(here, os.path.basename(place.cache))
     )
-    if is_shared(place):
+    if can_see_batch_folder(place):
         outcome = _run(_state, wanted.spec, place)
     else:
         folder = tempfile.mkdtemp(prefix="pigeon-batch-", dir=environment.temporary_folder)
@@ -360,21 +360,21 @@ def run_remotely(request: bytes, passed: dict[str, str], actor: Any) -> bytes:
 
 
 def _run(state: _WorkerState, spec: TaskSpec, place: TaskPlace) -> RemoteOutcome:
-    async def over() -> None:
+    async def stop_processes() -> None:
         await state.processes.stop("all is spent")
 
-    async def work() -> TaskResult | None:
-        return await state.processes.run(spec, place, over)
+    async def run_task() -> TaskResult | None:
+        return await state.processes.run(spec, place, stop_processes)
 
     try:
-        return RemoteOutcome(result=state.loop.run_until_complete(work()))
+        return RemoteOutcome(result=state.loop.run_until_complete(run_task()))
     except TaskProcessDied as error:
         return RemoteOutcome(died=str(error), innocent=error.innocent)
     except FatalTask as error:
         return RemoteOutcome(fatal=str(error))
 
 
-def is_shared(place: TaskPlace) -> bool:
+def can_see_batch_folder(place: TaskPlace) -> bool:
     """Whether the folder of the batch is visible here; it may also be another folder of the same name."""
     with suppress(OSError), open(os.path.join(place.out, BATCH_FILE), "rb") as file:
         return place.batch.encode() in file.read()

@@ -101,7 +101,7 @@ class SharedLimits:
             return 0.0
         return times.assign_slot(now, 0) - now
 
-    def pauses(self) -> dict[str, float]:
+    def find_provider_pauses(self) -> dict[str, float]:
         """The providers to which nothing is sent now because they refuse, and for how many seconds."""
         now = self._now()
         found = {name: times.paused_until - now for name, times in self._providers.items()}
@@ -127,7 +127,7 @@ class SharedLimits:
 
     # Money
 
-    def reserve(self, task: str, share: float) -> bool:
+    def reserve_money(self, task: str, share: float) -> bool:
         """Reserve money for a task; returns False if too little is left after what others may still use."""
         if self._max_cost is not None:
             open_shares = sum(max(0.0, kept - self._used[other]) for other, kept in self._shares.items())
@@ -144,7 +144,7 @@ class SharedLimits:
         self._used[task] = self._used.get(task, 0.0) + dollars
         return self.is_exhausted
 
-    def release(self, task: str) -> float:
+    def release_money(self, task: str) -> float:
         """Release a task's share and return what the task has spent."""
         self._shares.pop(task, None)
         return self._used.pop(task, 0.0)

@@ -116,7 +116,7 @@ class TaskReader:
         self._taken: set[int] = set()
         self._repeated: dict[str, int] = {}
 
-    def from_file(self, path: str, asked: TaskFormat | None = None) -> Iterator[TaskSpec]:
+    def read_file(self, path: str, asked: TaskFormat | None = None) -> Iterator[TaskSpec]:
         """The tasks of a file, `-` for stdin; raises `UsageError` if it cannot be read."""
         with _open_input(path) as file:
             peeked = file.peek(_PEEK)
@@ -129,7 +129,7 @@ class TaskReader:
             else:
                 yield from self._read_specs(_json_array(file) if head == b"[" else _json_lines(file), False)
 
-    def from_values(self, values: TaskSource) -> Iterator[TaskSpec]:
+    def read_values(self, values: TaskSource) -> Iterator[TaskSpec]:
         """The tasks of a program: records, dictionaries, or prompts."""
         yield from self._read_specs(((f"task {number}", value) for number, value in enumerate(values, 1)), False)
 
@@ -163,7 +163,7 @@ class TaskReader:
         if isinstance(value, str):
             value = {"prompt": value}
         if not isinstance(value, Mapping):
-            raise BadRecord(f"expected an object with a prompt, got {_kind(value)}")
+            raise BadRecord(f"expected an object with a prompt, got {_describe_type(value)}")
         members = _from_columns(value) if is_csv else dict(value)
         if self._template is not None:
             known = {*MEMBERS, *self._template.fields}
@@ -198,7 +198,7 @@ class TaskReader:
             model=self._resolve_model(task.model or defaults.model),
             limits=limits,
             output=defaults.output if task.output is None else task.output,
-            check=_check_of(defaults.check if task.check is None else task.check),
+            check=_to_check(defaults.check if task.check is None else task.check),
             group=task.group,
             options=defaults.options,
         )
@@ -246,7 +246,8 @@ class TaskReader:
         if revision is not None and (revision.startswith("-") or not revision.strip()):
             raise BadRecord('"workspace.revision" must be a branch, a tag or a commit')
         return Workspace(
-            git=self._absolute(workspace.git) if is_path(workspace.git) else workspace.git, revision=revision
+            git=self._absolute(workspace.git) if is_local_repository(workspace.git) else workspace.git,
+            revision=revision,
         )
 
     def _resolve_model(self, model: str | None) -> str | None:
@@ -255,12 +256,12 @@ class TaskReader:
         return f"{kind}/{self._absolute(path)}" if f"{kind}/" in FILE_MODELS and path else model
 
 
-def is_path(git: str) -> bool:
+def is_local_repository(git: str) -> bool:
     """Whether a repository is on this machine; the other forms are `scheme://...` and `host:path`."""
     return "://" not in git and (":" not in git.partition("/")[0])
 
 
-def _check_of(given: Check | str | None) -> Check | None:
+def _to_check(given: Check | str | None) -> Check | None:
     check = Check(command=given) if isinstance(given, str) else given
     if check is not None and not check.command.strip():
         raise BadRecord('"check" is empty')
@@ -387,6 +388,6 @@ class _Lines:
         return line
 
 
-def _kind(value: Any) -> str:
+def _describe_type(value: Any) -> str:
     names = {type(None): "null", bool: "true or false", list: "a list"}
     return names.get(type(value), "a number" if isinstance(value, int | float) else type(value).__name__)

@@ -110,10 +110,10 @@ class TaskLink:
     async def wait_for_turn(self, provider: str, tokens: int) -> None:
         """Wait until a request may be sent."""
         async with self._asking:
-            wait = await self._request_wait(TurnWanted(provider, tokens))
+            wait = await self._ask_for_wait_time(TurnWanted(provider, tokens))
             while wait > 0:
                 await asyncio.sleep(wait)
-                wait = await self._request_wait(TurnStillWanted(provider))
+                wait = await self._ask_for_wait_time(TurnStillWanted(provider))
 
     def on_request_end(self, provider: str, tokens: int, used: int, failure: Failure | None) -> None:
         """Report how a request has ended."""
@@ -128,7 +128,7 @@ class TaskLink:
     def report_cost(self, dollars: float) -> None:
         self._send(MoneySpent(dollars))
 
-    async def finish(self, result: TaskResult | None, fatal: str = "") -> None:
+    async def report_task_end(self, result: TaskResult | None, fatal: str = "") -> None:
         """Report the result of the task, or why no task can be done here, and wait until the host has it."""
         self._send(TaskImpossible(fatal) if fatal else TaskEnded(result))
         with suppress(OSError):
@@ -136,7 +136,7 @@ class TaskLink:
         self._reading.cancel()
         await _close_writer(self._writer)
 
-    async def _request_wait(self, record: TurnWanted | TurnStillWanted) -> float:
+    async def _ask_for_wait_time(self, record: TurnWanted | TurnStillWanted) -> float:
         self._send(record)
         return await self._answers.get()
 
@@ -203,7 +203,7 @@ class HostEnd:
         self._writer: asyncio.StreamWriter | None = None
         self._stop: str | None = None
 
-    async def serve(self) -> TaskResult | None:
+    async def serve_until_task_ends(self) -> TaskResult | None:
         """Returns the result of the task, or None if its process ended without one. Raises `FatalTask`."""
         reader, self._writer = await asyncio.open_unix_connection(sock=self._end, limit=LONGEST_LINE)
         if self._stop is not None:

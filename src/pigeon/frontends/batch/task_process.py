@@ -17,7 +17,7 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from pigeon.frontends.batch.places.workspaces import move_aside, remove_folder
+from pigeon.frontends.batch.places.workspaces import remove_folder, rename_for_removal
 from pigeon.frontends.batch.records import TaskResult, TaskSpec, hash_of
 from pigeon.frontends.batch.task_link import HostEnd, LimitsAccess
 from pigeon.frontends.batch.task_run import WORDS_FILE, TaskPlace, read_result
@@ -79,11 +79,15 @@ class TaskProcesses:
         part = os.path.join(place.out, f"{PART}{hash_of(spec)}-{os.urandom(4).hex()}")
         os.mkdir(part, 0o700)
         try:
-            return await self._run(TaskRequest(spec=spec, place=structs.replace(place, part=part)), exhausted)
+            return await self._run_in_new_process(
+                TaskRequest(spec=spec, place=structs.replace(place, part=part)), exhausted
+            )
         finally:
             await asyncio.shield(asyncio.ensure_future(asyncio.to_thread(_remove_attempt, part)))
 
-    async def _run(self, request: TaskRequest, exhausted: Callable[[], Awaitable[None]]) -> TaskResult | None:
+    async def _run_in_new_process(
+        self, request: TaskRequest, exhausted: Callable[[], Awaitable[None]]
+    ) -> TaskResult | None:
         words = os.path.join(request.place.part, WORDS_FILE)
         stderr = os.open(words, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         ours, theirs = socket.socketpair()
@@ -101,7 +105,7 @@ class TaskProcesses:
             # It was being forked when the others were stopped.
             end.stop(self._stop_reason)
         try:
-            result = await end.serve()
+            result = await end.serve_until_task_ends()
             code = await self._wait_for_exit(process)
         finally:
             self._running.pop(process.pid, None)
@@ -153,7 +157,7 @@ class TaskProcesses:
 
 def _remove_attempt(part: str) -> None:
     with suppress(OSError):
-        remove_folder(move_aside(part))
+        remove_folder(rename_for_removal(part))
 
 
 def _describe_death(code: int | None, words: str) -> str:

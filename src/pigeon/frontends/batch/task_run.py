@@ -102,7 +102,7 @@ class _Run:
         self._began = now_ms()
         self._started = time.monotonic()
         self._found: dict[str, Any] = {}
-        self._part = _identity(place.part)
+        self._part = _identify_folder(place.part)
 
     async def execute(self) -> TaskResult:
         workspace = os.path.join(self._place.part, WORKSPACE)
@@ -114,7 +114,7 @@ class _Run:
                 self._found["commit"] = commit
                 status = await self._run_conversation(workspace, commit)
             except (WorkspaceError, PigeonError) as error:
-                if (cause := _disk_failure(error)) is not None:
+                if (cause := _find_disk_error(error)) is not None:
                     raise cause from None
                 status = "error"
                 self._found["error"] = str(error)
@@ -139,16 +139,16 @@ class _Run:
         )
         built = await build(options, self._environment, self._redactor, pacing=self._link)
         async with Agent.over(built) as agent:
-            result = await self._send_prompt(agent)
+            result = await self._run_prompt(agent)
             check = await self._run_check(agent, result)
             stats = await agent.get_state()
             if commit is not None:
-                await self._keep_changes(workspace, commit, built.processes)
-        self._note_result(result, check, stats.model)
-        self._keep_session(built, result)
-        return self._status(result, check)
+                await self._store_patch(workspace, commit, built.processes)
+        self._collect_result_fields(result, check, stats.model)
+        self._store_session_file(built, result)
+        return self._decide_status(result, check)
 
-    async def _send_prompt(self, agent: Agent) -> Result[Any]:
+    async def _run_prompt(self, agent: Agent) -> Result[Any]:
         wanted = None if self._spec.output is None else OutputType(self._spec.output)
         record = RunRecord(wanted)
         schema: Any = None if wanted is None else wanted.schema
@@ -190,7 +190,7 @@ class _Run:
             output=answer.output[-CHECK_OUTPUT:],
         )
 
-    def _note_result(self, result: Result[Any], check: CheckResult | None, model: Any) -> None:
+    def _collect_result_fields(self, result: Result[Any], check: CheckResult | None, model: Any) -> None:
         answers = [one for one in result.messages if isinstance(one, AssistantMessage)]
         tools: dict[str, int] = {}
         for one in result.messages:
@@ -208,7 +208,7 @@ class _Run:
             "error": _describe_failure(result, check, self._spec.check),
         }
 
-    def _status(self, result: Result[Any], check: CheckResult | None) -> Status:
+    def _decide_status(self, result: Result[Any], check: CheckResult | None) -> Status:
         if check is not None and check.passed:
             return "done"
         if result.ended == "limit":
@@ -217,7 +217,7 @@ class _Run:
             return "error"
         return "done" if result.ended == "done" and check is None else "failed"
 
-    def _keep_session(self, built: BuiltAgent, result: Result[Any]) -> None:
+    def _store_session_file(self, built: BuiltAgent, result: Result[Any]) -> None:
         file = result.session_file
         if file is None or not FileStore.has_file(file):
             return
@@ -231,7 +231,7 @@ class _Run:
         ).write_page_of_file(target, page)
         self._found["session"] = f"{self._folder}/{SESSION_FILE}"
 
-    async def _keep_changes(self, workspace: str, commit: str, owner: ProcessOwner) -> None:
+    async def _store_patch(self, workspace: str, commit: str, owner: ProcessOwner) -> None:
         try:
             patch = await self._workspaces.make_patch(workspace, commit, owner)
         except WorkspaceError:
@@ -256,7 +256,7 @@ class _Run:
             **found,
         )
         masked = self._redactor.mask(codec.encode(result))
-        if _identity(part) != self._part:
+        if _identify_folder(part) != self._part:
             # Another driver assumed that this one was dead and has cleaned up, so what is known here is out of date.
             raise OSError(errno.ENOENT, "The folder of this attempt was removed", part)
         put_result(part, spec, masked)
@@ -313,7 +313,7 @@ def read_result(folder: str) -> TaskResult | None:
         return None
 
 
-def _disk_failure(error: BaseException) -> OSError | None:
+def _find_disk_error(error: BaseException) -> OSError | None:
     """The disk failure behind an error that reports it in other words, or None."""
     cause: BaseException | None = error
     while cause is not None:
@@ -325,7 +325,7 @@ def _disk_failure(error: BaseException) -> OSError | None:
     return OSError(errno.ENOSPC, full) if isinstance(error, WorkspaceError) and full in str(error) else None
 
 
-def _identity(folder: str) -> tuple[int, int] | None:
+def _identify_folder(folder: str) -> tuple[int, int] | None:
     """The identity of a folder, by which a replacement is noticed; None if there is no folder."""
     with suppress(OSError):
         found = os.stat(folder)

@@ -16,7 +16,7 @@ from msgspec import Struct, field, structs
 
 from pigeon.frontends.batch.places.workspaces import Git, GitTookTooLong, WorkspaceError, Workspaces, is_whole_hash
 from pigeon.frontends.batch.records import TaskSpec, Workspace
-from pigeon.frontends.batch.task_files import is_path
+from pigeon.frontends.batch.task_files import is_local_repository
 
 ASK_SECONDS = 60.0
 AT_ONCE = 16
@@ -99,7 +99,7 @@ class Revisions:
         turns = asyncio.Semaphore(AT_ONCE)
         ended = 0
 
-        async def one(pair: Pair, asked: _Asked) -> MissingRevision | None:
+        async def resolve_one(pair: Pair, asked: _Asked) -> MissingRevision | None:
             nonlocal ended
             async with turns:
                 try:
@@ -120,7 +120,7 @@ class Revisions:
             if pair in self._known:
                 asked.commit = self._known[pair]
             else:
-                unknown.append(one(pair, asked))
+                unknown.append(resolve_one(pair, asked))
         telling = asyncio.ensure_future(report_progress())
         try:
             return [found for found in await asyncio.gather(*unknown) if found is not None]
@@ -128,11 +128,11 @@ class Revisions:
             telling.cancel()
 
     async def _find_commit(self, git: str, revision: str | None) -> str:
-        if is_path(git):
-            return await self._find_in_folder(git, revision)
+        if is_local_repository(git):
+            return await self._resolve_in_local_repository(git, revision)
         if is_whole_hash(revision) and (self._is_elsewhere or await self._workspaces.has_commit(git, revision)):
             return revision
-        commit = await self._ask_server(git, revision)
+        commit = await self._resolve_on_server(git, revision)
         if commit is not None:
             return commit
         try:
@@ -140,7 +140,7 @@ class Revisions:
         except WorkspaceError as error:
             raise WorkspaceError(f"{_faulty_field(revision)}: {error}") from None
 
-    async def _find_in_folder(self, git: str, revision: str | None) -> str:
+    async def _resolve_in_local_repository(self, git: str, revision: str | None) -> str:
         if not _is_folder(git):
             raise WorkspaceError(f'"workspace.git": {git} is not a folder')
         try:
@@ -152,7 +152,7 @@ class Revisions:
         except WorkspaceError as error:
             raise WorkspaceError(f"{_faulty_field(revision)}: {error}") from None
 
-    async def _ask_server(self, git: str, revision: str | None) -> str | None:
+    async def _resolve_on_server(self, git: str, revision: str | None) -> str | None:
         """The commit of a ref on the server, or None if there is no such ref."""
         host, called = host_of(git), f'"workspace.git": {hide_credentials(git)}'
         if host in self._silent:

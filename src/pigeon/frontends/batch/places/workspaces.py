@@ -21,7 +21,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeGuard
 
 from pigeon.frontends.batch.records import Workspace
-from pigeon.frontends.batch.task_files import is_path
+from pigeon.frontends.batch.task_files import is_local_repository
 from pigeon.sandbox.written_folders import filter_programs_path
 from pigeon.system.append_file import make_private_folder
 from pigeon.system.environment import Environment
@@ -89,11 +89,11 @@ class Git:
         if result.killed:
             raise GitTookTooLong(f"git {arguments[0]} took longer than {seconds:g} s, or printed too much")
         if result.code:
-            raise WorkspaceError(f"git: {_reason(result.stderr)}")
+            raise WorkspaceError(f"git: {_extract_git_error(result.stderr)}")
         return result.stdout.decode("utf-8", "surrogateescape").strip("\n")
 
 
-def _reason(stderr: bytes) -> str:
+def _extract_git_error(stderr: bytes) -> str:
     lines = [line for line in stderr.decode("utf-8", "replace").splitlines() if line.strip()]
     fatal = [line.partition(": ")[2] for line in lines if line.startswith(("fatal: ", "error: "))]
     # The message of the server or transport comes first; git's own message after it adds little.
@@ -145,7 +145,7 @@ class Workspaces:
         await run("remote", "set-url", "origin", git, cwd=path)
         await run("checkout", "--quiet", "--detach", commit, cwd=path)
         if _exists(os.path.join(path, ".gitmodules")):
-            allowed = LOCAL_SUBMODULES if is_path(git) else ()
+            allowed = LOCAL_SUBMODULES if is_local_repository(git) else ()
             await run(*allowed, "submodule", "--quiet", "update", "--init", "--recursive", cwd=path)
 
     async def has_commit(self, git: str, revision: str | None) -> bool:
@@ -288,7 +288,7 @@ def copy_folder(source: str, path: str, leave_out: str) -> None:
 def remove_folder(path: str) -> None:
     """Remove a folder with everything in it, including read-only folders; missing files are no error."""
 
-    def again(function: Callable[..., Any], name: str, caught: Any) -> None:
+    def make_writable_and_retry(function: Callable[..., Any], name: str, caught: Any) -> None:
         error = caught[1]
         if isinstance(error, FileNotFoundError):
             return
@@ -305,10 +305,10 @@ def remove_folder(path: str) -> None:
     if os.path.islink(path):
         os.unlink(path)
         return
-    shutil.rmtree(path, onerror=again)
+    shutil.rmtree(path, onerror=make_writable_and_retry)
 
 
-def move_aside(path: str) -> str:
+def rename_for_removal(path: str) -> str:
     """Rename a folder so that it can no longer become a result; returns the new path.
 
     A process of a killed driver may still work in it, and must not commit what is left while it is being removed.

@@ -104,14 +104,14 @@ def compare_results(first: Iterator[TaskResult], find: Callable[[str], TaskResul
 def render_comparison(batches: tuple[BatchView, BatchView], folders: tuple[str, str], found: Compared) -> Iterator[str]:
     """The page, in pieces; `folders` are the relative paths from it to the folders of the batches."""
     parts = PageParts()
-    names = _names(*batches)
+    names = _make_distinct_names(*batches)
     alone = [
         f"{format_count(count)} only in {escape_html(name)}, and not counted here"
         for count, name in ((found.only_first, names[0]), (found.only_second, names[1]))
         if count
     ]
     below = " · ".join([f"{format_count(found.pairs)} in both batches, paired by id", *alone])
-    pieces = [tiles_html(_tiles(names, found)) if found.pairs else NO_PAIRS]
+    pieces = [tiles_html(_make_tiles(names, found)) if found.pairs else NO_PAIRS]
     if found.pairs:
         pieces.append(_measures_html(names, found))
     if parts.plotter is not None and found.pairs:
@@ -135,13 +135,13 @@ def render_comparison(batches: tuple[BatchView, BatchView], folders: tuple[str, 
     return parts.render_page(f"{names[0]} → {names[1]}", below, pieces, ())
 
 
-def _names(first: BatchView, second: BatchView) -> tuple[str, str]:
+def _make_distinct_names(first: BatchView, second: BatchView) -> tuple[str, str]:
     """The names of the batches, numbered if they are equal."""
     one, other = first.title or "first", second.title or "second"
     return (f"{one} (1)", f"{other} (2)") if one == other else (one, other)
 
 
-def _tiles(names: tuple[str, str], found: Compared) -> list[tuple[str, str]]:
+def _make_tiles(names: tuple[str, str], found: Compared) -> list[tuple[str, str]]:
     shown = [
         (
             f"{figures.everything.success.value:.0%}",
@@ -169,11 +169,11 @@ def _success_by_group(
     # The same rows for both, whatever groups their tasks are in.
     largest = largest_groups(second.by_group) if len(second.by_group) > 1 else []
 
-    def rows(figures: BatchFigures) -> list[tuple[str, Estimate]]:
+    def list_success_rates(figures: BatchFigures) -> list[tuple[str, Estimate]]:
         groups = {name: figures.by_group[name] for name in largest if name in figures.by_group}
         return [(name, one.success) for name, one in {"all tasks": figures.everything, **groups}.items()]
 
-    return {names[0]: rows(first), names[1]: rows(second)}
+    return {names[0]: list_success_rates(first), names[1]: list_success_rates(second)}
 
 
 def _relative_change(found: Compared, name: str) -> Estimate | None:
@@ -187,7 +187,7 @@ def _relative_change(found: Compared, name: str) -> Estimate | None:
 def _measures_html(names: tuple[str, str], found: Compared) -> str:
     heads = ["mean per task", *map(escape_html, names), "difference", "95 % interval", "more than chance?"]
 
-    def rows() -> Iterator[str]:
+    def render_rows() -> Iterator[str]:
         for name in MEASURES:
             change, form = found.changes[name].estimate, FORMS[name]
             signed = form.replace("${:", "{:").replace("{:", "{:+")
@@ -198,7 +198,7 @@ def _measures_html(names: tuple[str, str], found: Compared) -> str:
                 f"<td>{signed.format(change.low)} to {signed.format(change.high)}</td><td>{verdict}</td></tr>\n"
             )
 
-    return "<h2>Resources per task</h2>\n" + "".join(table_html(heads, rows()))
+    return "<h2>Resources per task</h2>\n" + "".join(table_html(heads, render_rows()))
 
 
 def _flips_html(
@@ -208,7 +208,7 @@ def _flips_html(
         return f"<h2>{title}</h2>\n<p>None.</p>\n"
     heads = ["task", "group", *(f"{escape_html(name)}" for name in names)]
 
-    def rows() -> Iterator[str]:
+    def render_rows() -> Iterator[str]:
         for one, other in flips[:MOST_FLIPS]:
             links = "".join(
                 f"<td>{status_html(result)} {session_link(result, 'conversation', way)}</td>"
@@ -221,4 +221,4 @@ def _flips_html(
             )
 
     more = f"<p><small>{len(flips) - MOST_FLIPS:,} more are not shown.</small></p>\n" if len(flips) > MOST_FLIPS else ""
-    return f"<h2>{title} ({len(flips):,})</h2>\n" + "".join(table_html(heads, rows())) + more
+    return f"<h2>{title} ({len(flips):,})</h2>\n" + "".join(table_html(heads, render_rows())) + more

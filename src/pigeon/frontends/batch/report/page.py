@@ -137,7 +137,7 @@ def render_report(batch: BatchView, results: Callable[[], Iterable[TaskResult]])
     parts, figures = PageParts(), batch.figures
     day = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(batch.began / 1000))
     below = f"Started {day} · {figures.everything.count:,} of {batch.total:,} tasks have ended"
-    pieces = [tiles_html(_tiles(batch))]
+    pieces = [tiles_html(_make_tiles(batch))]
     if figures.reasons:
         pieces.append(_reasons_html(figures.reasons))
     pieces.append(_groups_table_html("By model", figures.by_model))
@@ -155,7 +155,7 @@ def tiles_html(shown: Sequence[tuple[str, str]]) -> str:
     )
 
 
-def _tiles(batch: BatchView) -> list[tuple[str, str]]:
+def _make_tiles(batch: BatchView) -> list[tuple[str, str]]:
     every, figures = batch.figures.everything, batch.figures
     success, samples = every.success, every.samples
     bad = ", ".join(
@@ -217,7 +217,7 @@ def table_html(heads: Sequence[str], rows: Iterable[str]) -> Iterator[str]:
 def _groups_table_html(title: str, groups: Mapping[str, GroupFigures]) -> str:
     heads = ["", "tasks", "done", "success", *(f"mean {name}" for name in MEASURES), "cost in all"]
 
-    def rows() -> Iterator[str]:
+    def render_rows() -> Iterator[str]:
         for name, one in sorted(groups.items(), key=lambda item: (-item[1].count, item[0])):
             means = "".join(f"<td>{mean_text(measure, one.samples[measure].estimate)}</td>" for measure in MEASURES)
             success = f"{one.success.value:.0%} <small>{percent_range(one.success)}</small>"
@@ -226,7 +226,7 @@ def _groups_table_html(title: str, groups: Mapping[str, GroupFigures]) -> str:
                 f"<td>{success}</td>{means}<td>${one.samples['cost'].total:,.4f}</td></tr>\n"
             )
 
-    return f"<h2>{title}</h2>\n" + "".join(table_html(heads, rows()))
+    return f"<h2>{title}</h2>\n" + "".join(table_html(heads, render_rows()))
 
 
 def _reasons_html(reasons: Mapping[str, int]) -> str:
@@ -253,12 +253,12 @@ def _task_tables(results: Callable[[], Iterable[TaskResult]], figures: BatchFigu
         if count > MOST_ROWS:
             yield f"<p><small>The first {MOST_ROWS:,} of {count:,}; results.csv has all.</small></p>\n"
         shown = islice((one for one in results() if (one.status == "done") == wanted), MOST_ROWS)
-        columns = _columns(figures, wanted)
+        columns = _choose_columns(figures, wanted)
         yield from table_html(["task", *columns], (_task_row(one, columns.values()) for one in shown))
     yield "</div>\n"
 
 
-def _columns(figures: BatchFigures, is_done: bool) -> dict[str, Callable[[TaskResult], str]]:
+def _choose_columns(figures: BatchFigures, is_done: bool) -> dict[str, Callable[[TaskResult], str]]:
     """The columns after the name of a task: only those in which tasks differ."""
     columns: dict[str, Callable[[TaskResult], str]] = {}
     if not is_done:

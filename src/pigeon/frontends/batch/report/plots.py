@@ -190,7 +190,7 @@ class Plotter:
         with self._matplotlib.rc_context(settings), warnings.catch_warnings(), self._silenced_logging():
             warnings.simplefilter("ignore")
             figure.savefig(written, format="svg", metadata={"Date": None})
-        return Plot(title, words, self._adapt_svg(written.getvalue()), keys)
+        return Plot(title, words, self._make_svg_embeddable(written.getvalue()), keys)
 
     @contextmanager
     def _silenced_logging(self) -> Iterator[None]:
@@ -202,7 +202,7 @@ class Plotter:
         finally:
             logger.setLevel(before)
 
-    def _adapt_svg(self, text: str) -> str:
+    def _make_svg_embeddable(self, text: str) -> str:
         """The SVG alone, with classes instead of styles, and with ids that are unique on the page."""
         svg = text[text.index("<svg") :].strip()
         svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
