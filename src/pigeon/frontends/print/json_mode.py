@@ -54,15 +54,15 @@ def run_json(line: CommandLine, environment: Environment) -> int:
             refuse_unknown_options(line, environment)
         raise UsageError('There is no prompt. Write one (pigeon --mode json "...") or pipe it in')
 
-    async def play(started: StartedAgent) -> int:
+    async def run_prompts_of_line(started: StartedAgent) -> int:
         why_hidden = started.agent.why_hidden
         prompts = prompts_of(started.line, piped, environment, as_one=False, why_hidden=why_hidden)
-        return await _play_prompts(started, dialect, prompts)
+        return await _run_and_write_json(started, dialect, prompts)
 
-    return run_agent(line, environment, dialect, play, refuses_unknown=True)
+    return run_agent(line, environment, dialect, run_prompts_of_line, refuses_unknown=True)
 
 
-async def _play_prompts(started: StartedAgent, dialect: Dialect, prompts: CallPrompts) -> int:
+async def _run_and_write_json(started: StartedAgent, dialect: Dialect, prompts: CallPrompts) -> int:
     shutdown = Shutdown()
     shutdown.watch_signals()
     agent, show = started.agent, started.show

@@ -102,7 +102,7 @@ def _run_one_answer(line: CommandLine, environment: Environment, nothing: str) -
     agent = structs.replace(line.agent, unattended=True, finish_gate=line.agent.unattended)
     line = structs.replace(line, agent=agent)
 
-    async def play(started: StartedAgent) -> int:
+    async def run_prompt_of_line(started: StartedAgent) -> int:
         why_hidden = started.agent.why_hidden
         prompt = prompts_of(started.line, piped, environment, as_one=True, why_hidden=why_hidden)
         if not prompt.texts:
@@ -110,7 +110,7 @@ def _run_one_answer(line: CommandLine, environment: Environment, nothing: str) -
         return await _run_prompt_and_print(started, prompt, wanted)
 
     dialect = make_dialect(DIALECT, __version__, environment.variables)
-    return run_agent(line, environment, dialect, play, refuses_unknown=True)
+    return run_agent(line, environment, dialect, run_prompt_of_line, refuses_unknown=True)
 
 
 def _parse_schema(given: str, environment: Environment) -> OutputType:
@@ -132,7 +132,7 @@ async def _run_prompt_and_print(started: StartedAgent, prompt: CallPrompts, want
     conversation = Agent.over(started.agent)
     notices = asyncio.ensure_future(_show_notices(conversation.events(), started.agent.problems))
     async with conversation:
-        code = await _play_prompt(conversation, prompt, wanted, output, writer, shutdown, signalled)
+        code = await _ask_and_print_result(conversation, prompt, wanted, output, writer, shutdown, signalled)
     await notices
     return code if writer is None else await _flush_output(writer, code, shutdown, signalled)
 
@@ -176,7 +176,7 @@ def _write(descriptor: int, data: bytes) -> None:
             data = data[os.write(descriptor, data) :]
 
 
-async def _play_prompt(
+async def _ask_and_print_result(
     conversation: Conversation,
     prompt: CallPrompts,
     wanted: OutputType | None,
@@ -191,7 +191,7 @@ async def _play_prompt(
         output.on_failure(NO_MODEL)
         return exit_codes.FAILED
     record = RunRecord(wanted)
-    work = asyncio.ensure_future(_forward_events(conversation, prompt, wanted, record, output, writer))
+    work = asyncio.ensure_future(_prompt_and_forward_events(conversation, prompt, wanted, record, output, writer))
     both: set[asyncio.Future[Any]] = {work, signalled}
     await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
     code: int | None = None
@@ -231,7 +231,7 @@ def _failure_reason(result: Result[Any]) -> str:
     return f"{reason}. The last one, {denied.tool_name}: {words[:LONGEST_DENIAL]}"
 
 
-async def _forward_events(
+async def _prompt_and_forward_events(
     conversation: Conversation,
     prompt: CallPrompts,
     wanted: OutputType | None,
