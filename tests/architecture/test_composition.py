@@ -14,7 +14,7 @@ from types import FrameType
 
 import pytest
 
-from pigeon.frontends.serve.warming import play_conversation
+from pigeon.frontends.serve.warming import simulate_conversation
 from pigeon.wire import codec
 from support.agent_folders import AgentFolders
 from support.in_process_agent import InProcessAgent, bash
@@ -120,7 +120,7 @@ async def test_nothing_of_app_is_called_while_a_served_conversation_works(tmp_pa
 
     sys.setprofile(note)
     try:
-        await play_conversation("warm-messages/messages", str(tmp_path), os.environ["PATH"], 2)
+        await simulate_conversation("warm-messages/messages", str(tmp_path), os.environ["PATH"], 2)
     finally:
         sys.setprofile(None)
     assert calls_while_it_works(calls) == []

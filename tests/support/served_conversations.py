@@ -73,7 +73,7 @@ class InProcessService:
         self._runner.close()
 
     async def _end(self) -> None:
-        self.workers.close()
+        self.workers.end_parent()
 
 
 class ServiceClient:
@@ -89,7 +89,7 @@ class ServiceClient:
         self._count = 0
 
     async def __aenter__(self) -> ServiceClient:
-        await self._session.open()
+        await self._session.wake_and_watch()
         self._reading = asyncio.ensure_future(self._read())
         return self
 
@@ -98,10 +98,10 @@ class ServiceClient:
         self._reading.cancel()
         with suppress(asyncio.CancelledError):
             await self._reading
-        self._session.close()
+        self._session.stop_watching()
 
     async def _read(self) -> None:
-        async for lines in self._session.lines():
+        async for lines in self._session.stream_lines():
             for line in lines:
                 record = json.loads(line)
                 if record["type"] == "response":

@@ -80,12 +80,12 @@ def test_a_worker_that_hangs_in_a_run_is_ended_and_the_conversation_goes_on(
             await talk.event("tool_execution_start")
             hanging = one.pid
             assert hanging is not None
-            one.enforce_health(silence=100, unserved=0)
+            one.enforce_time_limits(silence=100, unserved=0)
             assert one.pid == hanging, "one that says that it lives is left alone"
             os.kill(hanging, signal.SIGSTOP)
             async with asyncio.timeout(30):
                 while not talk.of("agent_restarted"):
-                    one.enforce_health(silence=3, unserved=0)
+                    one.enforce_time_limits(silence=3, unserved=0)
                     await asyncio.sleep(0)
             assert talk.of("agent_restarted")[0]["reason"] == "it did nothing for 3 seconds (--worker-silence)"
             assert (await talk.event("agent_settled"))["reason"] == "error"
@@ -252,7 +252,7 @@ def test_a_worker_that_was_lost_sight_of_is_ended_before_another_starts(
         await one.wake()
         lost = one.pid
         assert lost is not None
-        one.disconnect()
+        one.disconnect_worker()
         service.workers.sockets.remove(one.record.id)
 
     async def then() -> None:
@@ -286,7 +286,7 @@ def test_a_host_tool_waits_for_its_client_and_fails_if_none_comes_back(service: 
             await talk.data("set_host_tools", tools=[tool])
             await talk.send("prompt", message="add")
             called = await talk.event("host_tool_call")
-        one.enforce_health(silence=0, unserved=5)
+        one.enforce_time_limits(silence=0, unserved=5)
         async with ServiceClient(service, one) as talk:
             assert (await talk.event("host_tool_call"))["id"] == called["id"], "it waits for its client"
             await talk.send("host_tool_result", id=called["id"], result={"content": [{"type": "text", "text": "3"}]})
@@ -294,10 +294,10 @@ def test_a_host_tool_waits_for_its_client_and_fails_if_none_comes_back(service: 
             await talk.send("prompt", message="add again")
             await talk.event("host_tool_call", 2)
             for _ in range(10):
-                one.enforce_health(silence=0, unserved=5)
+                one.enforce_time_limits(silence=0, unserved=5)
             assert one.work.questions, "a client is there"
         for _ in range(6):
-            one.enforce_health(silence=0, unserved=5)
+            one.enforce_time_limits(silence=0, unserved=5)
         await wait_until(lambda: not one.work.running)
         async with ServiceClient(service, one) as talk:
             messages = (await talk.data("get_messages"))["messages"]

@@ -40,7 +40,7 @@ def test_a_request_comes_through_the_socket_as_it_was() -> None:
 def test_each_model_that_is_played_uses_a_tool_and_ends_in_order() -> None:
     for model in warming.PLAYED:
         with tempfile.TemporaryDirectory() as folder:
-            asyncio.run(warming.play_conversation(model, folder, os.defpath, 1))
+            asyncio.run(warming.simulate_conversation(model, folder, os.defpath, 1))
             (log,) = os.listdir(f"{folder}/events")
             with open(f"{folder}/events/{log}", encoding="utf-8") as file:
                 text = file.read()

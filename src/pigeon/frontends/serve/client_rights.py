@@ -49,14 +49,14 @@ class AllowedPaths:
             return False
         return any(real == root or real.startswith(root.rstrip(os.sep) + os.sep) for root in self.roots)
 
-    def check_place(self, cwd: str) -> None:
+    def check_below_roots(self, cwd: str) -> None:
         """Raise `FolderRefused` if a folder may not be worked in; it need not exist."""
         if not os.path.isabs(cwd) or not self.can_open(cwd):
             raise FolderRefused(f"{cwd} is not below a folder that may be opened: {', '.join(self.roots)}")
 
     def check_folder(self, cwd: str) -> str:
         """Return the folder if it may be worked in; raises `FolderRefused` or `FolderMissing`."""
-        self.check_place(cwd)
+        self.check_below_roots(cwd)
         if not os.path.isdir(cwd):
             raise FolderMissing(f"{cwd} is not a folder")
         return cwd
@@ -78,7 +78,7 @@ class AllowedPaths:
         The folder in which the session works must be allowed too.
         """
         real = self._resolve_path(path, cwd)
-        own = self._is_own(real)
+        own = self._is_in_agent_folder(real)
         if not (self.can_open(real) and not own) and not self._store.contains(real):
             raise FolderRefused(f"{path} is outside the folders that may be opened")
         file = self._store.find_newest_with_message(real) if os.path.isdir(real) else real
@@ -93,7 +93,7 @@ class AllowedPaths:
     def resolve_output_path(self, path: str, cwd: str) -> str:
         """The output file that a client named, relative to a folder; raises `Refusal`."""
         real = self._resolve_path(path, cwd)
-        if not self.can_open(real) or self._is_own(real):
+        if not self.can_open(real) or self._is_in_agent_folder(real):
             raise FolderRefused(f"{path} is outside the folders that may be opened")
         return real
 
@@ -103,7 +103,7 @@ class AllowedPaths:
         except ValueError:
             raise Refusal("A path cannot contain a NUL character or half of a surrogate pair") from None
 
-    def _is_own(self, real: str) -> bool:
+    def _is_in_agent_folder(self, real: str) -> bool:
         return (real + os.sep).startswith(os.path.realpath(self._agent_dir) + os.sep)
 
 

@@ -44,17 +44,17 @@ class ClientSession:
         # Set by `open`: the client gets the events after the one with this number.
         self.start = 0
 
-    async def open(self) -> None:
+    async def wake_and_watch(self) -> None:
         """Wake the conversation and begin to watch; raises `PigeonError` or `OSError`."""
         await self._conversations.wait_until_wakeable(self.conversation)
         await self.conversation.wake()
         self.conversation.clients.attach(self._watcher)
         self.start = self._watcher.resolve_start()
 
-    def close(self) -> None:
+    def stop_watching(self) -> None:
         self.conversation.clients.detach(self._watcher)
 
-    def end(self, why: WatchEnd) -> None:
+    def end_watch(self, why: WatchEnd) -> None:
         """Send the client nothing more; `lines` ends."""
         self._watcher.end(why)
 
@@ -63,14 +63,14 @@ class ClientSession:
         """Why the server ended it, or None if the client disconnected."""
         return self._watcher.ended
 
-    def lines(self) -> AsyncIterator[list[bytes]]:
-        return self._watcher.lines()
+    def stream_lines(self) -> AsyncIterator[list[bytes]]:
+        return self._watcher.stream_lines()
 
     async def handle_frame(self, frame: Frame) -> None:
         """Handle a line from the client; waits while the client has unread answers."""
         for item in read_frame(frame):
             if isinstance(item, RefusedLine) or not item.silent:
-                await self._watcher.wait_for_room(MOST_IN_FLIGHT)
+                await self._watcher.wait_and_count_command(MOST_IN_FLIGHT)
             if isinstance(item, RefusedLine):
                 self._answer(item.response)
                 continue
@@ -83,12 +83,12 @@ class ClientSession:
         """Answer a command, or send it on; raises `PigeonError`."""
         command = check_command(command, self._watcher.scope, self._conversations.paths, self.conversation.record.cwd)
         if isinstance(command, OWN_COMMANDS):
-            self._answer_with(command, self._connection.answer_own(command))
+            self._answer_success(command, self._connection.answer_own(command))
         elif isinstance(command, ListSessions) and command.scope == "all":
-            self._answer_with(command, await self._list_all_sessions(command))
+            self._answer_success(command, await self._list_all_sessions(command))
         else:
             self._conversations.check_not_stopping(NAMES[type(command)])
-            self._check_session(command)
+            self._check_not_open_elsewhere(command)
             await self._conversations.wait_until_wakeable(self.conversation)
             await self.conversation.forward_command(codec.to_plain(command), self._watcher)
 
@@ -101,14 +101,14 @@ class ClientSession:
         rows, following = await asyncio.to_thread(self._conversations.list_sessions, *asked)
         return Sessions(sessions=rows, next_cursor=ABSENT if following is None else following)
 
-    def _check_session(self, command: Command) -> None:
+    def _check_not_open_elsewhere(self, command: Command) -> None:
         """Raise a `Refusal` if another conversation has the session open."""
         path = command.session_path if isinstance(command, SwitchSession) else None
-        owner = None if path is None else self._conversations.owner_of(path, self.conversation)
+        owner = None if path is None else self._conversations.find_other_owner(path, self.conversation)
         if owner is not None:
             raise Refusal(f"This session is open in the conversation {owner}. Attach to that one")
 
-    def _answer_with(self, command: Command, data: Json) -> None:
+    def _answer_success(self, command: Command, data: Json) -> None:
         self._answer(success_response(NAMES[type(command)], data, command.id))
 
     def _answer(self, response: Response) -> None:

@@ -52,7 +52,7 @@ def run_serve(call: CommandCall) -> int:
     if level is None:
         raise UsageError(f"--log-level must be one of {', '.join(LEVELS)}")
     if call.has_option("link"):
-        return _print_link(folder, Tokens(token_file), call.options.get("scope") or "admin")
+        return _request_and_print_link(folder, Tokens(token_file), call.options.get("scope") or "admin")
     tokens = Tokens(token_file)
     roots = [environment.absolute_path(root) for root in call.options.get("root") or [environment.cwd]]
     for root in roots:
@@ -137,7 +137,7 @@ def _print_ready(address: str, link: str) -> None:
     sys.stdout.flush()
 
 
-def _print_link(folder: str, tokens: Tokens, scope: str) -> int:
+def _request_and_print_link(folder: str, tokens: Tokens, scope: str) -> int:
     """Ask the running server for a new link, at its own address and with a token from the file."""
     import http.client
     import ssl

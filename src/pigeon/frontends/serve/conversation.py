@@ -73,13 +73,13 @@ class OpenCommands:
     def is_empty(self) -> bool:
         return not self._open
 
-    def add(self, waiting: OpenCommand) -> bytes:
+    def add_and_encode(self, waiting: OpenCommand) -> bytes:
         """Keep a command until it is answered; returns the line to send to the worker."""
         self._count += 1
         id = f"{self._prefix}-{self._count}"
         self._open[id] = waiting
         if waiting.watcher is not None and waiting.name == "bash":
-            waiting.watcher.note_bash_start(id, waiting.id)
+            waiting.watcher.remember_bash_id(id, waiting.id)
         return codec.encode({**waiting.command, "id": id})
 
     def pop(self, id: Json | Absent) -> OpenCommand | None:
@@ -117,7 +117,7 @@ class ServedConversation:
         self._on_changed = on_changed
         self._now = now
         self.clients = ConversationClients()
-        self.log = FollowedLog(os.path.join(folder, LOG_FOLDER), counts, lambda: self._forget("set_todos"), now)
+        self.log = FollowedLog(os.path.join(folder, LOG_FOLDER), counts, lambda: self._forget_command("set_todos"), now)
         self._commands = OpenCommands()
         self._worker = ServedWorker(self, launcher, self.log, starts)
         self.used = now()
@@ -176,16 +176,16 @@ class ServedConversation:
             if self._worker.unread_bytes > MOST_WAITING:
                 raise Refusal(BEHIND)
             if name in SILENT_NAMES:
-                await self._forward_silently(command)
+                await self._forward_question_answer(command)
                 return
             await self._worker.ensure_awake()
         except (PigeonError, OSError) as error:
             if name not in SILENT_NAMES or isinstance(error, Refusal):
                 waiting.refuse(str(error), self.log.end)
             return
-        self._worker.send(self._commands.add(waiting))
+        self._worker.send(self._commands.add_and_encode(waiting))
 
-    async def _forward_silently(self, command: dict[str, Json]) -> None:
+    async def _forward_question_answer(self, command: dict[str, Json]) -> None:
         """Forward an answer to a question, which gets no response: the worker uses the first answer that fits and
         cancels the question for all other clients."""
         if self.state != "asleep":
@@ -197,7 +197,9 @@ class ServedConversation:
         """Send a command of the supervisor itself and return its answer; raises `PigeonError` or `OSError`."""
         await self._worker.ensure_awake()
         answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-        self._worker.send(self._commands.add(OpenCommand(str(command["type"]), ABSENT, command, None, answer)))
+        self._worker.send(
+            self._commands.add_and_encode(OpenCommand(str(command["type"]), ABSENT, command, None, answer))
+        )
         return await answer
 
     async def make_snapshot(self) -> tuple[bytes, int]:
@@ -241,7 +243,7 @@ class ServedConversation:
         """Kill the worker; every event that it has announced is already on disk."""
         self._worker.kill(why)
 
-    def enforce_health(self, silence: int, unserved: int) -> None:
+    def enforce_time_limits(self, silence: int, unserved: int) -> None:
         """Called once a second: end a worker that hangs, and host tool calls that wait too long for a client."""
         if self.state != "awake" or not self._worker.is_connected:
             return
@@ -249,15 +251,15 @@ class ServedConversation:
         for result in self.clients.fail_unserved_calls(self.work.questions, unserved):
             self._worker.send(codec.encode(result))
 
-    def disconnect(self) -> None:
+    def disconnect_worker(self) -> None:
         """Disconnect from the worker, which keeps running until the next supervisor finds it."""
         self._worker.disconnect()
 
-    def disconnect_all(self) -> None:
+    def shut_down_as_deleted(self) -> None:
         """Disconnect all clients, because the conversation was removed."""
         self._starts.forbid(DELETED)
         self.clients.end_all("deleted")
-        self.disconnect()
+        self.disconnect_worker()
 
     # Reports of the worker (`WorkerOwner`)
 
@@ -268,10 +270,10 @@ class ServedConversation:
             if self.log.read_and_detect_run_change(end):
                 self._on_changed()
         except OSError:
-            asyncio.get_running_loop().call_later(AGAIN_SECONDS, self._retry_reading)
+            asyncio.get_running_loop().call_later(AGAIN_SECONDS, self._read_new_events_again)
         self.clients.notify_log_grown()
 
-    def _retry_reading(self) -> None:
+    def _read_new_events_again(self) -> None:
         if self._worker.is_connected:
             self.on_log_grown(self.log.end)
 
@@ -311,7 +313,7 @@ class ServedConversation:
 
     # The record
 
-    def _forget(self, name: str) -> None:
+    def _forget_command(self, name: str) -> None:
         if self.record.remembered.pop(name, None) is not None:
             self._save_record()
 

@@ -40,7 +40,7 @@ class ConversationFolders:
     def count(self) -> int:
         return len(os.listdir(self._folder))
 
-    def open(self) -> None:
+    def lock_and_clean_up(self) -> None:
         """Claim the folders for this process and delete remains; raises `StartupError` if another process has them."""
         place = os.path.dirname(self._folder)
         try:
@@ -56,7 +56,7 @@ class ConversationFolders:
         """The folder of a conversation, which need not exist."""
         return os.path.join(self._folder, id)
 
-    def make(self, id: str) -> str:
+    def ensure_folder(self, id: str) -> str:
         """Create the folder of a conversation unless it exists, and return it; raises `OSError`."""
         folder = self.path_of(id)
         make_private_folder(folder)
@@ -105,7 +105,7 @@ class ConversationRecord(Struct, kw_only=True):
             self.trusted = "" if place is None else place.cwd
         self.remembered[name] = {key: value for key, value in command.items() if key != "id"}
 
-    def commands(self, place: WorkerState | None) -> tuple[dict[str, Json], ...]:
+    def list_commands_to_resend(self, place: WorkerState | None) -> tuple[dict[str, Json], ...]:
         """The commands to send to the next worker, without a `set_trust` that was about another folder."""
         there = "" if place is None else place.cwd
         return tuple(

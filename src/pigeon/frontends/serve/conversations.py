@@ -24,7 +24,7 @@ from pigeon.frontends.serve.conversation_record import LOG_FOLDER, ConversationF
 from pigeon.frontends.serve.counts import ServeCounts
 from pigeon.frontends.serve.resources import ProcessUse, private_memory, uses_of
 from pigeon.frontends.serve.served_worker import WorkerLauncher
-from pigeon.frontends.serve.wake_queue import Stopping, TooMany, WakeQueue, is_staying_awake
+from pigeon.frontends.serve.wake_queue import Stopping, TooMany, WakeQueue, has_usable_worker
 from pigeon.frontends.serve.worker_process import Workers, WorkerStarts, end_log_owner
 from pigeon.session.history.file_store import FileStore
 from pigeon.session.history.listing import row_of
@@ -108,8 +108,8 @@ class Conversations:
 
     async def open(self) -> None:
         """Prepare the folders, and find the workers that an earlier supervisor left running; raises `StartupError`."""
-        self._folders.open()
-        await self.workers.open()
+        self._folders.lock_and_clean_up()
+        await self.workers.ensure_parent()
         found = []
         for name in self.workers.sockets.names():
             try:
@@ -128,7 +128,7 @@ class Conversations:
 
     async def drain(self, seconds: float) -> None:
         """Start nothing more; give runs `seconds` to finish, then abort them."""
-        self._stop_waking()
+        self._refuse_new_work()
         await self._wait_until_settled(seconds)
         running = [one for one in self.awake_conversations if one.is_running]
         for one in running:
@@ -153,31 +153,31 @@ class Conversations:
         if self._stopping and command not in WHILE_STOPPING:
             raise Stopping(STOPPING)
 
-    def _stop_waking(self) -> None:
+    def _refuse_new_work(self) -> None:
         self._stopping = True
         self._wakes.refuse_all(Stopping, STOPPING)
 
-    def _check_closing(self) -> None:
+    def _check_not_closing(self) -> None:
         if self._closing:
             raise Stopping(STOPPING)
 
     def kill(self) -> None:
         """End all workers at once, and start none in their place."""
         self._closing = True
-        self._stop_waking()
+        self._refuse_new_work()
         for one in self.awake_conversations:
             one.kill()
 
     async def close(self, stop: bool = True) -> None:
         """Stop all workers, or leave them to the next supervisor."""
         self._closing = True
-        self._stop_waking()
+        self._refuse_new_work()
         if self._supervising is not None:
             self._supervising.cancel()
         if stop:
             await asyncio.gather(*(one.try_sleep(forced=True) for one in self.awake_conversations))
         for one in self._known.values():
-            one.disconnect()
+            one.disconnect_worker()
 
     def create_conversation(self, cwd: str, model: str | None = None, id: str | None = None) -> ServedConversation:
         """Create a conversation in a folder; raises `FolderRefused`, `FolderMissing` or `TooMany`."""
@@ -209,7 +209,7 @@ class Conversations:
                 return self.find_conversation(owner)
             record = ConversationRecord(id=id, cwd=row.cwd, session_file=path)
         # The folder need not exist any more: the conversation can still be read, and deleted.
-        self.paths.check_place(record.cwd)
+        self.paths.check_below_roots(record.cwd)
         return self._build_conversation(record)
 
     async def wait_until_wakeable(self, one: ServedConversation) -> None:
@@ -217,7 +217,7 @@ class Conversations:
 
         If necessary, another conversation is put to sleep for it.
         """
-        if is_staying_awake(one):
+        if has_usable_worker(one):
             return
         if self._stopping:
             raise Stopping(STOPPING)
@@ -227,7 +227,7 @@ class Conversations:
         """Forget a conversation and its event log; its session file is left alone."""
         one = self.find_conversation(id)
         await one.try_sleep(forced=True)
-        one.disconnect_all()
+        one.shut_down_as_deleted()
         self._known.pop(one.record.id, None)
         await self._folders.remove(one.record.id)
         self._wakes.process_requests()
@@ -261,7 +261,7 @@ class Conversations:
         found = self._store.find_rows_by_id(self._store.folders(), session_id)
         return [row for row in found if self.paths.can_open(row.cwd)]
 
-    def owner_of(self, path: str, besides: ServedConversation) -> str | None:
+    def find_other_owner(self, path: str, besides: ServedConversation) -> str | None:
         """The id of another conversation that has a session file open, or None."""
         owner = self._folders.find_owner(path)
         return None if owner == besides.record.id else owner
@@ -271,13 +271,13 @@ class Conversations:
             SessionTrash(self._store, now_ms).move_to_trash(file)
 
     def _build_conversation(self, record: ConversationRecord) -> ServedConversation:
-        folder = self._folders.make(record.id)
+        folder = self._folders.ensure_folder(record.id)
         made = ServedConversation(
             record,
             folder,
             WorkerLauncher(record, folder, self._options, self._variables, self.workers),
             self._counts,
-            WorkerStarts(self._limits.worker_restarts, self._now, self._check_closing),
+            WorkerStarts(self._limits.worker_restarts, self._now, self._check_not_closing),
             self._wakes.process_requests,
             self._now,
         )
@@ -295,7 +295,7 @@ class Conversations:
             await asyncio.sleep(CHECK_SECONDS)
             before = self._now() - self._limits.idle_seconds
             for one in self.awake_conversations:
-                one.enforce_health(self._limits.worker_silence, self._limits.host_tool_wait)
+                one.enforce_time_limits(self._limits.worker_silence, self._limits.host_tool_wait)
                 if one.is_idle and one.used < before:
                     self._start_task(one.try_sleep())
             self._wakes.process_requests()

@@ -62,21 +62,21 @@ def prometheus_text_of(counts: ServeCounts, gauges: Sequence[Gauge]) -> str:
     """All counters and gauges in the text format of Prometheus."""
     lines: list[str] = []
     for name, help in TOTALS.items():
-        lines += _head(f"pigeon_{name}_total", help, "counter")
+        lines += _format_metric_head(f"pigeon_{name}_total", help, "counter")
         lines.append(f"pigeon_{name}_total {counts.totals[name]}")
-    lines += _head("pigeon_refused_total", "What was refused, by reason.", "counter")
+    lines += _format_metric_head("pigeon_refused_total", "What was refused, by reason.", "counter")
     lines += [f'pigeon_refused_total{{reason="{reason}"}} {value}' for reason, value in sorted(counts.refused.items())]
-    lines += _head("pigeon_http_requests_total", "Requests that were answered.", "counter")
+    lines += _format_metric_head("pigeon_http_requests_total", "Requests that were answered.", "counter")
     for (method, route, status), value in sorted(counts.answered.items()):
         labels = f'method="{method}",route="{route}",status="{status}"'
         lines.append(f"pigeon_http_requests_total{{{labels}}} {value}")
     for gauge in gauges:
-        lines += _head(gauge.name, gauge.help, "gauge")
+        lines += _format_metric_head(gauge.name, gauge.help, "gauge")
         for value_of_label, figure in gauge.values.items():
             labels = f'{{{gauge.label}="{value_of_label}"}}' if gauge.label else ""
             lines.append(f"{gauge.name}{labels} {figure:g}" if figure < 1e6 else f"{gauge.name}{labels} {figure:.0f}")
     return "\n".join(lines) + "\n"
 
 
-def _head(name: str, help: str, kind: str) -> list[str]:
+def _format_metric_head(name: str, help: str, kind: str) -> list[str]:
     return [f"# HELP {name} {help}", f"# TYPE {name} {kind}"]

@@ -158,7 +158,7 @@ class WorkerLauncher:
             variables=dict(self._variables),
             log_folder=os.path.join(self._folder, LOG_FOLDER),
             state_file=os.path.join(self._folder, STATE_FILE),
-            commands=record.commands(state),
+            commands=record.list_commands_to_resend(state),
             state=state,
             died=last_ending,
         )
@@ -260,7 +260,7 @@ class ServedWorker:
             if not forced and not self._owner.is_idle:
                 return False
             self.state = "stopping"
-            if not await self._obtain_consent(forced):
+            if not await self._ask_worker_to_end(forced):
                 self.state = "awake"
                 return False
             if self._log.is_busy:
@@ -271,7 +271,7 @@ class ServedWorker:
             self.state = "asleep"
             return True
 
-    async def _obtain_consent(self, forced: bool) -> bool:
+    async def _ask_worker_to_end(self, forced: bool) -> bool:
         """Ask the worker to end; returns whether it agrees. If it does not answer, it stays unless `forced`."""
         assert self._connection is not None
         self._consent = asyncio.get_running_loop().create_future()
@@ -311,7 +311,7 @@ class ServedWorker:
         async with self._changing:
             if self.state == "awake":
                 return
-            self._starts.check_start()
+            self._starts.check_may_start()
             self.state = "starting"
             try:
                 try:
@@ -337,7 +337,7 @@ class ServedWorker:
             await self._abandon_start()
             self._launcher.remove_socket()
             # It may have been killed because the service stops.
-            self._starts.check_start()
+            self._starts.check_may_start()
             self._starts.count_crash()
             raise StartupError(f"The agent of this conversation could not be started: {words}") from None
         except BaseException:

@@ -9,7 +9,7 @@ from typing import Any
 
 from pigeon.frontends.serve.conversations import Conversations
 from pigeon.frontends.serve.counts import ServeCounts
-from pigeon.frontends.serve.http.server import HttpServer, ServeOptions, forget_address, store_address
+from pigeon.frontends.serve.http.server import HttpServer, ServeOptions, delete_address, store_address
 from pigeon.frontends.serve.http.tokens import Tokens
 from pigeon.frontends.serve.service_log import ServiceLog
 from pigeon.frontends.serve.unix_server import UnixServer
@@ -42,7 +42,7 @@ class NetworkService:
         ended: asyncio.Future[int] = loop.create_future()
         again: asyncio.Future[None] = loop.create_future()
 
-        def end() -> None:
+        def end_or_kill() -> None:
             if not ended.done():
                 ended.set_result(exit_codes.OK)
             elif not again.done():
@@ -51,7 +51,7 @@ class NetworkService:
 
         server = HttpServer(self._conversations, self._tokens, self._options, self._counts, self._log)
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, end)
+            loop.add_signal_handler(number, end_or_kill)
         await self._conversations.open()
         serving = asyncio.ensure_future(server.serve())
         path = self._options.socket
@@ -72,12 +72,12 @@ class NetworkService:
             draining.cancel()
         finally:
             self._log.info("stopping")
-            forget_address(self._folder)
+            delete_address(self._folder)
             server.should_exit = True
             if unix is not None:
                 await unix.close()
             await serving
             await self._conversations.close()
-            self._conversations.workers.close()
+            self._conversations.workers.end_parent()
             self._log.info("stopped")
         return exit_codes.OK

@@ -33,7 +33,7 @@ class ServiceLog:
         self._least = ORDER.index(level)
         self._lines: queue.Queue[bytes | None] = queue.Queue(MOST_WAITING)
         self._dropped = 0
-        self._thread = threading.Thread(target=self._write, name="log", daemon=True)
+        self._thread = threading.Thread(target=self._write_queued_lines, name="log", daemon=True)
         self._thread.start()
 
     def debug(self, event: str, **fields: Json) -> None:
@@ -73,7 +73,7 @@ class ServiceLog:
         except queue.Full:
             self._dropped += 1 + int(record.get("dropped", 0))
 
-    def _write(self) -> None:
+    def _write_queued_lines(self) -> None:
         while True:
             line = self._lines.get()
             if line is None:

@@ -105,7 +105,7 @@ class UnixServer:
             await stream.send([codec.encode(success_response("attach", data, id))])
             await _relay_both_ways(stream, client)
         finally:
-            client.close()
+            client.stop_watching()
 
     async def _open_client(self, request: AttachRequest) -> ClientSession:
         if len(self._clients) > MOST_CLIENTS:
@@ -121,7 +121,7 @@ class UnixServer:
             raise Refusal(NOTHING_ASKED)
         client = ClientSession(self._conversations, conversation, "admin", after)
         try:
-            await client.open()
+            await client.wake_and_watch()
         except (PigeonError, OSError):
             if isinstance(request.session, Absent):
                 # An empty conversation would stay in the list for ever.
@@ -182,7 +182,7 @@ async def _receive_commands(stream: _LineStream, client: ClientSession) -> None:
 
 
 async def _send_events(stream: _LineStream, client: ClientSession) -> None:
-    async for lines in client.lines():
+    async for lines in client.stream_lines():
         await stream.send(lines)
     if client.end_reason == "deleted":
         # Otherwise the client would reconnect and restore the session.

@@ -80,10 +80,10 @@ class WakeQueue:
         """
         if not self._waiting:
             return
-        self._admit()
+        self._admit_waiting()
         now = self._now()
         self._needed = {one: until for one, until in self._needed.items() if until > now}
-        self._make_room()
+        self._put_idle_to_sleep()
         under_way = self._leaving or self._admitted
         if not under_way and all(_is_busy(one) or one in self._needed for one in self._awake()):
             self.refuse_all(TooMany, BUSY.format(self._most))
@@ -97,15 +97,15 @@ class WakeQueue:
     def _has_room(self) -> bool:
         return len({*self._awake(), *self._admitted}) < self._most
 
-    def _admit(self) -> None:
+    def _admit_waiting(self) -> None:
         for request in list(self._waiting):
             # Another client may have asked for the same one.
-            if is_staying_awake(request.one) or request.one in self._admitted or self._has_room():
+            if has_usable_worker(request.one) or request.one in self._admitted or self._has_room():
                 self._waiting.remove(request)
                 self._admitted.add(request.one)
                 _resolve_request(request)
 
-    def _make_room(self) -> None:
+    def _put_idle_to_sleep(self) -> None:
         wanted = min(len(self._waiting), ASLEEP_AT_ONCE) - len(self._leaving)
         idle = [one for one in self._awake() if one.is_idle and one not in self._leaving and one not in self._needed]
         for one in sorted(idle, key=lambda one: one.used)[: max(0, wanted)]:
@@ -121,7 +121,7 @@ class WakeQueue:
             self.process_requests()
 
 
-def is_staying_awake(one: ServedConversation) -> bool:
+def has_usable_worker(one: ServedConversation) -> bool:
     """True if it has a worker, or is about to, that is not being stopped."""
     return one.has_worker and one.state != "stopping"
 

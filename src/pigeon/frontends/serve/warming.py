@@ -58,7 +58,7 @@ def warm_up(folder: str, path: str) -> None:
     began = time.monotonic()
     for _ in range(ROUNDS):
         if time.monotonic() - began < MOST_SECONDS:
-            _play_all(folder, path, PROMPTS)
+            _simulate_all_models(folder, path, PROMPTS)
 
 
 def collect_garbage() -> None:
@@ -71,25 +71,25 @@ def collect_garbage() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-def _play_all(folder: str, path: str, prompts: int) -> None:
+def _simulate_all_models(folder: str, path: str, prompts: int) -> None:
     """Have each model use a tool. If something cannot be played here, as without a loopback interface, it only costs
     memory later."""
     for model in PLAYED:
         loop = SteadyLoop()
         try:
             with suppress(OSError, TimeoutError):
-                loop.run_until_complete(play_conversation(model, tempfile.mkdtemp(dir=folder), path, prompts))
+                loop.run_until_complete(simulate_conversation(model, tempfile.mkdtemp(dir=folder), path, prompts))
             loop.run_until_complete(loop.shutdown_default_executor())
         finally:
             loop.close()
 
 
-async def play_conversation(model: str, folder: str, path: str, prompts: int) -> None:
+async def simulate_conversation(model: str, folder: str, path: str, prompts: int) -> None:
     """Play one conversation with so many prompts in an empty folder."""
     models = await asyncio.start_server(_answer_model_request, "127.0.0.1", 0)
     port = models.sockets[0].getsockname()[1]
     create_or_replace_file(
-        os.path.join(folder, "models.json"), codec.encode(_models_file(f"http://127.0.0.1:{port}")), 0o600
+        os.path.join(folder, "models.json"), codec.encode(_make_models_config(f"http://127.0.0.1:{port}")), 0o600
     )
     log_folder = os.path.join(folder, "events")
     os.mkdir(log_folder, 0o700)
@@ -131,7 +131,7 @@ async def _send_prompts(address: str, log_folder: str, prompts: int) -> None:
     writer.close()
 
 
-def _models_file(address: str) -> dict[str, Json]:
+def _make_models_config(address: str) -> dict[str, Json]:
     chat = {"baseUrl": f"{address}/v1", "api": OPENAI_COMPLETIONS.name, "apiKey": "none", "models": [{"id": "chat"}]}
     messages = {"baseUrl": address, "api": ANTHROPIC_MESSAGES.name, "apiKey": "none", "models": [{"id": "messages"}]}
     return {"providers": {"warm-chat": chat, "warm-messages": messages}}
@@ -144,7 +144,9 @@ async def _answer_model_request(reader: asyncio.StreamReader, writer: asyncio.St
             head = (await reader.readuntil(b"\r\n\r\n")).lower()
             body = await reader.readexactly(int(head.partition(b"content-length:")[2].split(b"\r\n")[0]))
             is_last = any(mark in body.replace(b" ", b"") for mark in _TOOL_RESULT)
-            events = _messages_events(is_last) if b"/messages" in head.split(b"\r\n")[0] else _chat_events(is_last)
+            events = (
+                _make_messages_events(is_last) if b"/messages" in head.split(b"\r\n")[0] else _make_chat_events(is_last)
+            )
             writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
             for event in (*events, None):
                 data = b"data: %s\n\n" % (b"[DONE]" if event is None else codec.encode(event))
@@ -155,7 +157,7 @@ async def _answer_model_request(reader: asyncio.StreamReader, writer: asyncio.St
     writer.close()
 
 
-def _chat_events(is_last: bool) -> list[Mapping[str, Json]]:
+def _make_chat_events(is_last: bool) -> list[Mapping[str, Json]]:
     call = {"index": 0, "id": "1", "type": "function", "function": {"name": SHELL, "arguments": '{"command":"ls"}'}}
     delta: Json = {"content": "Done."} if is_last else {"tool_calls": [call]}
     reason = "stop" if is_last else "tool_calls"
@@ -166,7 +168,7 @@ def _chat_events(is_last: bool) -> list[Mapping[str, Json]]:
     ]
 
 
-def _messages_events(is_last: bool) -> list[Mapping[str, Json]]:
+def _make_messages_events(is_last: bool) -> list[Mapping[str, Json]]:
     block: Json = (
         {"type": "text", "text": ""} if is_last else {"type": "tool_use", "id": "1", "name": SHELL, "input": {}}
     )

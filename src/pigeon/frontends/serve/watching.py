@@ -99,7 +99,7 @@ class FollowedLog:
         self.work = read_open_work(known)
         self._asked = dict.fromkeys(self.work.questions)
         self._expected_at = None
-        self._note_run()
+        self._remember_run_id()
         self._reader = LogReader(self.folder, known[-1][0] if known else end.segment - 1, end)
 
     def read_and_detect_run_change(self, end: LogEnd) -> bool:
@@ -147,11 +147,11 @@ class FollowedLog:
             self._counts.count("runs")
             return True
         if head.type == "agent_start":
-            self._note_run()
+            self._remember_run_id()
             return True
         return False
 
-    def _note_run(self) -> None:
+    def _remember_run_id(self) -> None:
         if self.work.run_id is not None:
             self._runs.append(self.work.run_id)
 
@@ -187,7 +187,7 @@ class Watcher:
             self._asked_before = list(self._conversation.work.questions.values())
         return self._after
 
-    def note_bash_start(self, id: str, asked_as: Json | Absent) -> None:
+    def remember_bash_id(self, id: str, asked_as: Json | Absent) -> None:
         """Show the output of this command under the id that the client gave it, if it gave one."""
         self._bash_ids[id] = asked_as
         if len(self._bash_ids) > MOST_BASH_IDS:
@@ -203,7 +203,7 @@ class Watcher:
             self._answers.append((end, line))
         self._changed.set()
 
-    async def wait_for_room(self, most: int) -> None:
+    async def wait_and_count_command(self, most: int) -> None:
         """Wait until fewer than `most` commands have unread answers, then count one more."""
         while self._pending >= most and self.ended is None:
             self._has_room.clear()
@@ -221,7 +221,7 @@ class Watcher:
     def notify_log_grown(self) -> None:
         self._changed.set()
 
-    async def lines(self) -> AsyncIterator[list[bytes]]:
+    async def stream_lines(self) -> AsyncIterator[list[bytes]]:
         """The lines to send, without LF, until `end` is called."""
         conversation = self._conversation
         sent = self.resolve_start()

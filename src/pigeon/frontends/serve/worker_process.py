@@ -41,7 +41,7 @@ class Workers:
         variables = {name: variables[name] for name in kept if name in variables}
         self._family = ForkFamily("pigeon.frontends.serve.warm_parent", variables)
 
-    async def open(self) -> None:
+    async def ensure_parent(self) -> None:
         await self._family.ensure_server()
 
     async def start(self, request: WorkerRequest, listener: socket.socket, stderr: int) -> ForkedProcess:
@@ -64,7 +64,7 @@ class Workers:
         """The process that workers are forked from; 0 if there is none."""
         return self._family.pid
 
-    def close(self) -> None:
+    def end_parent(self) -> None:
         """End the parent; workers stay."""
         self._family.close()
         self.sockets.close()
@@ -234,7 +234,7 @@ class WorkerStarts:
     def count_crash(self) -> None:
         self._crashes.append(self._now())
 
-    def check_start(self) -> None:
+    def check_may_start(self) -> None:
         """Raise `PigeonError` if no worker may be started now, with the reason and how the last one ended."""
         if self._forbidden:
             raise StartupError(self._forbidden)

@@ -78,10 +78,10 @@ def test_a_proxy_says_what_it_was_asked_for_and_only_its_own_word_counts(tokens:
     assert status_of(checker, request({**said, "Origin": "http://example.org"})) == 403
     assert status_of(checker, request({**said, "X-Forwarded-Host": "evil.example, example.org"})) == 200
     assert status_of(checker, request({**said, "X-Forwarded-Host": "example.org, evil.example"})) == 403
-    assert checker.peer(request({**said, "X-Forwarded-For": "1.1.1.1, 2.2.2.2"})) == "2.2.2.2"
-    assert checker.scheme(request(said)) == "https"
+    assert checker.peer_of(request({**said, "X-Forwarded-For": "1.1.1.1, 2.2.2.2"})) == "2.2.2.2"
+    assert checker.scheme_of(request(said)) == "https"
     alone = entrance(tokens, "example.org")
-    assert alone.peer(request({**said, "X-Forwarded-For": "1.1.1.1"}, peer="3.3.3.3")) == "3.3.3.3"
+    assert alone.peer_of(request({**said, "X-Forwarded-For": "1.1.1.1"}, peer="3.3.3.3")) == "3.3.3.3"
 
 
 def test_wrong_tokens_are_counted_by_peer_and_forgotten(tokens: Tokens, clock: Clock) -> None:
@@ -97,9 +97,9 @@ def test_wrong_tokens_are_counted_by_peer_and_forgotten(tokens: Tokens, clock: C
 
 def test_all_addresses_of_an_ipv6_network_are_one_peer(tokens: Tokens) -> None:
     checker = entrance(tokens)
-    assert checker.peer(request({}, peer="2001:db8::1")) == checker.peer(request({}, peer="2001:db8::ffff:1"))
-    assert checker.peer(request({}, peer="2001:db8::1")) != checker.peer(request({}, peer="2001:db8:1::1"))
-    assert checker.peer(request({}, peer="::ffff:1.2.3.4")) != checker.peer(request({}, peer="::ffff:1.2.3.5"))
+    assert checker.peer_of(request({}, peer="2001:db8::1")) == checker.peer_of(request({}, peer="2001:db8::ffff:1"))
+    assert checker.peer_of(request({}, peer="2001:db8::1")) != checker.peer_of(request({}, peer="2001:db8:1::1"))
+    assert checker.peer_of(request({}, peer="::ffff:1.2.3.4")) != checker.peer_of(request({}, peer="::ffff:1.2.3.5"))
 
 
 @given(value=st.text(st.characters(max_codepoint=255, exclude_categories=("Cc",)), max_size=60))

@@ -102,7 +102,7 @@ class ServeApplication:
             await asyncio.sleep(CHECK_SECONDS)
             for client, token in list(self._clients.items()):
                 if not self._entrance.is_valid(token):
-                    client.end("revoked")
+                    client.end_watch("revoked")
 
     def _routes(self) -> Iterator[BaseRoute]:
         """One route for each path, so that the answer to a wrong method lists the right ones."""
@@ -168,12 +168,12 @@ class ServeApplication:
         """Return the page, or exchange the one-time link in the address for a cookie; raises `HttpRefusal`."""
         if "token" in request.query_params and request.method == "GET":
             value = self._entrance.redeem_link(request)
-            self._log.info("link_used", peer=self._entrance.peer(request))
+            self._log.info("link_used", peer=self._entrance.peer_of(request))
             response: Response = RedirectResponse("/", 303)
             if request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
                 # A browser that comes from another site would not send the cookie with a redirect.
                 response = Response(status_code=200, headers={"refresh": "0; url=/"}, media_type=api.HTML_TYPE)
-            secure = self._entrance.scheme(request) == "https"
+            secure = self._entrance.scheme_of(request) == "https"
             response.set_cookie(COOKIE, value, max_age=COOKIE_SECONDS, httponly=True, samesite="strict", secure=secure)
             return response
         self._entrance.admit(request, "read")
@@ -297,14 +297,14 @@ class ServeApplication:
         try:
             token = self._entrance.admit(socket, "read")
         except HttpRefusal as refusal:
-            self._log.warning("refused", route=RPC, reason=refusal.reason, peer=self._entrance.peer(socket))
+            self._log.warning("refused", route=RPC, reason=refusal.reason, peer=self._entrance.peer_of(socket))
             await socket.send_denial_response(await _answer_refusal(None, refusal))
             return
         try:
             after = _parse_number(socket.query_params.get("after"))
             conversation = self._conversations.find_conversation(socket.path_params["id"])
             client = ClientSession(self._conversations, conversation, token.scope, after)
-            await client.open()
+            await client.wake_and_watch()
         except (PigeonError, OSError) as error:
             code = NOT_FOUND if isinstance(error, UnknownConversation) else BAD_REQUEST
             # A page only learns the reason if the socket was open before it is closed.
@@ -316,16 +316,16 @@ class ServeApplication:
             await socket.accept(headers=[(SEQ_HEADER, str(client.start).encode())])
         except OSError:
             # The client has gone while its conversation woke.
-            client.close()
+            client.stop_watching()
             return
         self._clients[client] = token
         session = conversation.record.id
-        self._log.info("client_joined", session=session, peer=self._entrance.peer(socket), scope=token.scope)
+        self._log.info("client_joined", session=session, peer=self._entrance.peer_of(socket), scope=token.scope)
         try:
             await self._relay_both_ways(socket, client)
         finally:
             del self._clients[client]
-            client.close()
+            client.stop_watching()
             self._log.info("client_left", session=session, why=client.end_reason)
 
     async def _relay_both_ways(self, socket: WebSocket, client: ClientSession) -> None:
@@ -355,7 +355,7 @@ class ServeApplication:
 
     async def _send_events(self, socket: WebSocket, client: ClientSession) -> None:
         try:
-            async for lines in client.lines():
+            async for lines in client.stream_lines():
                 for line in lines:
                     self._counts.count("sent_bytes", len(line))
                     await socket.send_text(line.decode("utf-8", "replace"))

@@ -39,7 +39,7 @@ class HttpBoundary:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
-            await self._application(scope, receive, _add_headers(send))
+            await self._application(scope, receive, _wrap_send_with_headers(send))
         elif scope["type"] == "http":
             await self._answer(scope, receive, send)
 
@@ -47,7 +47,7 @@ class HttpBoundary:
         started = time.monotonic()
         status = 0
 
-        async def send_and_note(message: Message) -> None:
+        async def send_and_note_status(message: Message) -> None:
             nonlocal status
             status = message.get("status", status)
             await send(message)
@@ -55,16 +55,16 @@ class HttpBoundary:
         connection = scope.get("state", {}).get("connection")
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
-                wrong = _find_fault(scope)
+                wrong = _find_refusal_reason(scope)
                 if wrong is not None:
                     self._counts.count_refusal("bad_request")
-                    await _send_refusal(_add_headers(send_and_note), *wrong)
+                    await _send_refusal(_wrap_send_with_headers(send_and_note_status), *wrong)
                 else:
-                    await self._application(scope, receive, _add_headers(send_and_note))
+                    await self._application(scope, receive, _wrap_send_with_headers(send_and_note_status))
         except Exception as error:
-            self._log.error("fault", failure=type(error).__name__, place=_place_of(error))
+            self._log.error("fault", failure=type(error).__name__, place=_source_line_of(error))
             if isinstance(connection, PeerConnection) and status:
-                connection.end()
+                connection.close_or_abort()
         finally:
             route = _route_of(scope)
             method = scope["method"] if scope["method"] in METHODS else "other"
@@ -75,18 +75,18 @@ class HttpBoundary:
             tell("request", method=method, route=route, status=status, ms=took, peer=peer)
 
 
-def _add_headers(send: Send) -> Send:
-    async def sending(message: Message) -> None:
+def _wrap_send_with_headers(send: Send) -> Send:
+    async def send_with_headers(message: Message) -> None:
         if message["type"] in ("http.response.start", "websocket.http.response.start"):
             given = list(message.get("headers", []))
             names = {name.lower() for name, _ in given}
             message = {**message, "headers": [*given, *(pair for pair in HEADERS.items() if pair[0] not in names)]}
         await send(message)
 
-    return sending
+    return send_with_headers
 
 
-def _find_fault(scope: Scope) -> tuple[int, str] | None:
+def _find_refusal_reason(scope: Scope) -> tuple[int, str] | None:
     """Returns the status and reason with which a request is refused before the application sees it, or None."""
     if scope["http_version"] not in ("1.0", "1.1"):
         return 505, "This server speaks HTTP/1.1"
@@ -111,6 +111,6 @@ def _route_of(scope: Scope) -> str:
     return str(scope.get("pattern", "-"))
 
 
-def _place_of(error: Exception) -> str:
+def _source_line_of(error: Exception) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     return f"{os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""

@@ -57,7 +57,7 @@ class PeerConnection:
         self.peer = peer
         self.known = False
 
-    def admit(self) -> None:
+    def mark_known(self) -> None:
         """Count it as known, after a valid token; raises `HttpRefusal` if there are too many known ones."""
         if not self.known:
             self._connections.make_known(self)
@@ -68,9 +68,9 @@ class PeerConnection:
     def refuse(self, status: int, text: str) -> None:
         if not self.transport.is_closing():
             self.transport.write(_encode_answer(status, text))
-        self.end()
+        self.close_or_abort()
 
-    def end(self) -> None:
+    def close_or_abort(self) -> None:
         """Close it, by force if the peer does not read the rest."""
         if not self.transport.is_closing():
             self.transport.close()
@@ -101,7 +101,7 @@ class Connections:
         """Add a connection; if there is no room, the oldest unknown one is closed."""
         name = transport.get_extra_info("peername")
         connection = PeerConnection(self, transport, str(name[0]) if name else "")
-        _end_if_unread(transport, self.limits.unread_seconds)
+        _set_unread_timeout(transport, self.limits.unread_seconds)
         mine = self._of_peer.setdefault(connection.peer, {})
         if self._by_peer and len(mine) >= self.limits.unknown_per_peer:
             self._evict(next(iter(mine)))
@@ -124,10 +124,10 @@ class Connections:
         self._forget(connection)
         self._known.discard(connection)
 
-    def count_slow(self) -> None:
+    def count_slow_request(self) -> None:
         self._counts.count_refusal("slow")
 
-    def count_bad(self) -> None:
+    def count_bad_request(self) -> None:
         self._counts.count_refusal("bad_request")
 
     def _evict(self, connection: PeerConnection) -> None:
@@ -189,9 +189,9 @@ class LimitedHttp(H11Protocol):
 
     def send_400_response(self, msg: str) -> None:
         """Refuse an invalid request, or one with too many headers."""
-        self._all.count_bad()
+        self._all.count_bad_request()
         if self.cycle is not None and not self.cycle.response_complete:
-            self._connection.end()
+            self._connection.close_or_abort()
         elif self.conn.their_state is h11.ERROR and len(self.conn.trailing_data[0]) > HEADER_BYTES:
             self._connection.refuse(431, LONG_HEADERS)
         else:
@@ -208,11 +208,11 @@ class LimitedHttp(H11Protocol):
 
     def _on_deadline(self) -> None:
         self._deadline = None
-        self._all.count_slow()
+        self._all.count_slow_request()
         if self.cycle is None or not self.cycle.response_started:
             self._connection.refuse(408, "The request was not complete in time")
         else:
-            self._connection.end()
+            self._connection.close_or_abort()
 
 
 class LimitedWebSocket(WebSocketsSansIOProtocol):
@@ -258,7 +258,7 @@ class LimitedWebSocket(WebSocketsSansIOProtocol):
         super().connection_lost(exc)
 
 
-def _end_if_unread(transport: asyncio.Transport, seconds: float) -> None:
+def _set_unread_timeout(transport: asyncio.Transport, seconds: float) -> None:
     """Have the kernel close the connection if the peer does not read."""
     link = transport.get_extra_info("socket")
     if link is not None and link.family in (socket.AF_INET, socket.AF_INET6) and hasattr(socket, "TCP_USER_TIMEOUT"):

@@ -58,7 +58,7 @@ class WrongTokens:
         self._now = now
         self._peers: dict[str, deque[float]] = {}
 
-    def add(self, peer: str) -> int:
+    def count_wrong_token(self, peer: str) -> int:
         """Count one; returns the seconds until the next one will be checked, or 0 if at once."""
         now = self._now()
         times = self._peers.pop(peer, None) or deque(maxlen=MOST_WRONG)
@@ -125,13 +125,13 @@ class Entrance:
             raise
         return self._tokens.create_cookie(token)
 
-    def scheme(self, request: HTTPConnection) -> str:
+    def scheme_of(self, request: HTTPConnection) -> str:
         """`http` or `https`, as the browser sees it."""
         scheme = {"ws": "http", "wss": "https"}.get(request.url.scheme, request.url.scheme)
         forwarded = self._forwarded_value(request, "x-forwarded-proto").lower()
         return forwarded if forwarded in ("http", "https") else scheme
 
-    def peer(self, request: HTTPConnection) -> str:
+    def peer_of(self, request: HTTPConnection) -> str:
         """The sender of a request: an address, or its network for IPv6."""
         asked = self._forwarded_value(request, "x-forwarded-for") or (request.client.host if request.client else "")
         try:
@@ -160,7 +160,7 @@ class Entrance:
 
     def _refuse_wrong_token(self, request: HTTPConnection, text: str) -> NoReturn:
         """Raise `HttpRefusal` for a wrong token; after too many of them the status is 429."""
-        wait = self._wrong.add(self.peer(request))
+        wait = self._wrong.count_wrong_token(self.peer_of(request))
         if wait:
             raise HttpRefusal(429, "rate", f"Too many wrong tokens. Try again in {wait} s", wait)
         raise HttpRefusal(401, "wrong_token", text)
@@ -174,7 +174,7 @@ class Entrance:
                 403, "host", f"This server is not called {host[:100]!r}. Allow the name with --allow-host"
             )
         origins = request.headers.getlist("origin")
-        if origins and origins != [f"{self.scheme(request)}://{host}"]:
+        if origins and origins != [f"{self.scheme_of(request)}://{host}"]:
             raise HttpRefusal(403, "origin", OTHER_SITE)
         site = request.headers.get("sec-fetch-site", "none").lower()
         if site not in ("same-origin", "none") and not _is_page_visit(request):

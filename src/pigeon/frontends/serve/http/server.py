@@ -167,7 +167,7 @@ def store_address(folder: str, address: ServerAddress) -> None:
     replace_file(os.path.join(folder, ADDRESS_FILE), codec.encode(address), 0o600)
 
 
-def forget_address(folder: str) -> None:
+def delete_address(folder: str) -> None:
     with suppress(OSError):
         os.unlink(os.path.join(folder, ADDRESS_FILE))
 
