@@ -46,7 +46,7 @@ def run_attach(call: CommandCall) -> int:
     token = find_token(place.address, call.options.get("token_file"), environment)
     if token is not None and place.address.origin.startswith("ws:") and not _is_loopback(place.address):
         print_to_stderr(CLEAR.format(place.address.origin))
-    patience = _parse_patience(call)
+    patience = _parse_reconnect_seconds(call)
     variables = environment.variables
     name = choose_dialect_name(call.options.get("dialect"), environment.called, (), variables)
     dialect = make_dialect(name, __version__, variables)
@@ -66,10 +66,10 @@ async def _relay(
     shutdown.watch_signals()
     writer = Writer(descriptors[1], lambda: shutdown.request_exit(exit_codes.FAILED))
 
-    def room() -> Awaitable[None] | None:
+    def wait_for_output_room() -> Awaitable[None] | None:
         return relay.wait_if_full()
 
-    transport = ServedTransport(place.address, token, place.new, patience, room)
+    transport = ServedTransport(place.address, token, place.new, patience, wait_for_output_room)
     relay = Relay(writer, dialect, transport.write, event_of)
     opening = asyncio.ensure_future(
         transport.open(relay.on_agent_data, lambda: shutdown.request_exit(exit_codes.FAILED))
@@ -156,7 +156,7 @@ def _is_loopback(address: ServedAddress) -> bool:
         return host == "localhost"
 
 
-def _parse_patience(call: CommandCall) -> float | None:
+def _parse_reconnect_seconds(call: CommandCall) -> float | None:
     asked = call.options.get("reconnect")
     if asked is None:
         return PATIENCE_SECONDS
