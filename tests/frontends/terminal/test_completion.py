@@ -122,7 +122,10 @@ async def test_files_that_are_new_are_found_after_a_while(tmp_path: Path, monkey
 
 async def test_only_files_are_looked_for_in_a_thread(tmp_path: Path) -> None:
     completer = ChatCompleter(NAMES, ProjectFiles(lambda: str(tmp_path), {}, str(tmp_path)), {})
-    at_once = {text: completer.is_instant(Document(text)) for text in ("/mo", "/model x", "/image x", "see @x", "word")}
+    at_once = {
+        text: completer.can_complete_instantly(Document(text))
+        for text in ("/mo", "/model x", "/image x", "see @x", "word")
+    }
     assert at_once == {"/mo": True, "/model x": True, "/image x": False, "see @x": False, "word": True}
     await found_by(completer, "@")
-    assert completer.is_instant(Document("see @x"))
+    assert completer.can_complete_instantly(Document("see @x"))

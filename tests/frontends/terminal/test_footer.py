@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prompt_toolkit.utils import get_cwidth
 
-from pigeon.frontends.terminal.footer import FooterFacts, branch_of, footer_text
+from pigeon.frontends.terminal.footer import FooterFacts, footer_text, read_git_branch
 
 ANY = st.text(max_size=40)
 
@@ -63,13 +63,13 @@ def test_the_branch_is_that_of_the_folder_above(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     (tmp_path / ".git" / "HEAD").write_text("ref: refs/heads/topic/one\n")
     (tmp_path / "deep").mkdir()
-    assert branch_of(str(tmp_path / "deep")) == "topic/one"
+    assert read_git_branch(str(tmp_path / "deep")) == "topic/one"
 
 
 def test_a_repository_that_a_command_has_spoiled_has_no_branch_and_stops_nothing(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     os.mkfifo(tmp_path / ".git" / "HEAD")
-    assert branch_of(str(tmp_path)) == ""
+    assert read_git_branch(str(tmp_path)) == ""
     (tmp_path / "below").mkdir()
     (tmp_path / "below" / ".git").write_bytes(b"gitdir: a\0b\n")
-    assert branch_of(str(tmp_path / "below")) == ""
+    assert read_git_branch(str(tmp_path / "below")) == ""

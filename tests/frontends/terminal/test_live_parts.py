@@ -53,7 +53,7 @@ def test_calls_that_are_still_running_fail_with_what_they_have_written() -> None
     clock = Clock()
     cards = RunningCards(clock)
     for call_id in ("1", "2"):
-        cards.begin_call(ToolCard(call_id, "bash", {}, clock()))
+        cards.add_call(ToolCard(call_id, "bash", {}, clock()))
     done = cards.end_call("1", False, "whole", None)
     running = cards.find_call("2")
     assert done is not None

@@ -41,7 +41,7 @@ class Drawn:
         self.written.seek(0)
         self.written.truncate()
         self.app.renderer.render(self.app, self.app.layout)
-        self.rows.on_drawn()
+        self.rows.restore_left_out_rows()
         sent = self.written.getvalue()
         self.stream.feed(sent.encode())
         return sent

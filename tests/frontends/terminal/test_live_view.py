@@ -25,7 +25,7 @@ def working() -> tuple[ChatTranscript, LiveView]:
 
 
 def test_what_goes_on_stands_in_parts_with_a_blank_line_between_them() -> None:
-    *lines, status = working()[1].lines(60, 30)
+    *lines, status = working()[1].draw_or_reuse_lines(60, 30)
     assert lines == [
         *("I am about to", ""),
         *("◌ bash make  0.0 s", *(f"  │ step {number}" for number in range(5, 9)), ""),
@@ -36,18 +36,18 @@ def test_what_goes_on_stands_in_parts_with_a_blank_line_between_them() -> None:
 
 def test_of_few_rows_the_newest_are_shown() -> None:
     view = working()[1]
-    assert view.lines(60, 3)[:2] == ["Next: later", ""]
+    assert view.draw_or_reuse_lines(60, 3)[:2] == ["Next: later", ""]
 
 
 def test_of_few_rows_what_runs_is_shown_rather_than_what_it_writes() -> None:
-    lines = working()[1].lines(60, 8)
+    lines = working()[1].draw_or_reuse_lines(60, 8)
     assert "◌ bash make  0.0 s" in lines
     assert not any("step" in line for line in lines)
     assert lines[-1].endswith("Esc stops it")
 
 
 def test_while_a_question_stands_nothing_is_said_to_be_going_on() -> None:
-    text = "\n".join(working()[1].lines(60, 30, asking=True))
+    text = "\n".join(working()[1].draw_or_reuse_lines(60, 30, asking=True))
     assert "Esc" not in text
     assert "bash" not in text
     assert text.endswith("Next: later\n")

@@ -37,13 +37,13 @@ class AgentLauncher:
         """True if the person chooses the conversation in the chat, instead of by an option."""
         return self._line.agent.resume == ""
 
-    async def start(self) -> SubprocessTransport:
+    async def start_first_agent(self) -> SubprocessTransport:
         """Start the first agent; the caller closes its connection."""
         transport = self._first = self._make_transport(())
         await transport.start()
         return transport
 
-    def connect(self, going_on: bool) -> SubprocessTransport:
+    def make_next_transport(self, going_on: bool) -> SubprocessTransport:
         """The first agent, then new ones, which are started when they are opened."""
         transport, self._first = self._first, None
         return transport or self._make_transport(SESSION_OPTIONS if going_on else ())

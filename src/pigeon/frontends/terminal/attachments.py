@@ -47,7 +47,7 @@ class Attachments:
             and os.path.isfile(absolute_path(path, self._cwd, self._home))
         )
 
-    def find_named(self, text: str) -> list[ImageInput]:
+    def load_named_images(self, text: str) -> list[ImageInput]:
         """The pictures that a message names; raises a `Refusal` for one that cannot be read."""
         from pigeon.sdk.images import image_of
 

@@ -73,7 +73,7 @@ class Chat:
             conversation=conversation,
             view=view,
             facts=facts,
-            update_facts=self.update_facts,
+            update_facts=self.refresh_footer,
             attach=self._attach_image,
             names=names,
             arguments=arguments,
@@ -91,7 +91,7 @@ class Chat:
         # Done before the footer shows that all is ready: Tab must know every command then.
         with suppress(PigeonError, ConversationClosed):
             await self._commands.load_commands()
-        await self.update_facts()
+        await self.refresh_footer()
         self._view.show(ChatHead(version, self._facts.model or None, self._facts.cwd, [HINTS]))
         self._start_task(self._run_showing_errors(self._begin_chat(first, choose_session)))
         try:
@@ -113,9 +113,9 @@ class Chat:
 
     async def _prepare_session(self, choose_session: bool) -> None:
         if choose_session:
-            await self._commands.resume()
+            await self._commands.choose_and_resume()
         else:
-            await self._commands.show_past()
+            await self._commands.show_recent_messages()
         trust = await self._conversation.get_trust()
         if trust.waiting and trust.decided_by is None:
             await self._commands.ask_trust(trust.cwd, trust.waiting)
@@ -128,7 +128,7 @@ class Chat:
         choices = (Choice(DEMO.name, "Try the demo model", "d"), Choice("no", "Not now", "n"))
         if await self._view.ask(ChoiceQuestion("Without a key?", choices)) == DEMO.name:
             await self._conversation.set_model(DEMO.name, GUIDE)
-            await self.update_facts()
+            await self.refresh_footer()
             self._view.show(Notice('The demo model understands a few plain sentences. Try "list the files".'))
 
     def _start_task(self, work: Coroutine[Any, Any, None]) -> None:
@@ -173,7 +173,7 @@ class Chat:
 
     async def _send_prompt(self, text: str, queue: bool) -> None:
         """Send a prompt: at once, at the next break of the run, or after the run."""
-        named = self._attachments.find_named(text)
+        named = self._attachments.load_named_images(text)
         attached = self._attachments.pop_all()
         # The agent decides which applies: a run may end while this is on its way.
         behavior: StreamingBehavior = "followUp" if queue else "steer"
@@ -200,7 +200,7 @@ class Chat:
                 self._show(Notice("There is only one model to choose from", "faint"))
         elif await self._conversation.cycle_thinking_level() is None:
             self._show(Notice("This model has no thinking levels", "faint"))
-        await self.update_facts()
+        await self.refresh_footer()
 
     async def _stop_all(self) -> None:
         """Stop whatever runs. Queued messages are returned to the input, because they were meant for work that has
@@ -304,7 +304,7 @@ class Chat:
         await self._restart()
         self._dead = False
         self._start_task(self._listen_to_events())
-        await self.update_facts()
+        await self.refresh_footer()
 
     async def _restart_in_folder(self, folder: str) -> bool:
         """Restart the agent with the files of this folder, unless it is busy; returns whether they are in use now."""
@@ -312,7 +312,7 @@ class Chat:
             return False
         self._start_task(self._listen_to_events())
         await self._commands.load_commands()
-        await self.update_facts()
+        await self.refresh_footer()
         return True
 
     def _on_event(self, event: ConversationEvent) -> None:
@@ -333,16 +333,16 @@ class Chat:
             case events.AgentSettled():
                 # Nothing waits any more that could be taken back.
                 self._sent_images.clear()
-                self._start_task(self.update_facts())
+                self._start_task(self.refresh_footer())
             case events.TurnEnd() | events.CompactionEnd() | events.ThinkingLevelChanged():
-                self._start_task(self.update_facts())
+                self._start_task(self.refresh_footer())
         self._view.refresh()
 
     def _show(self, *blocks: Block) -> None:
         for block in blocks:
             self._view.show(block)
 
-    async def update_facts(self) -> None:
+    async def refresh_footer(self) -> None:
         """Update the data of the footer."""
         with suppress(PigeonError, ConversationClosed):
             self._facts.update_from(await self._conversation.get_state(), await self._conversation.get_session_stats())

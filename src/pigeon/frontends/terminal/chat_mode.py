@@ -120,7 +120,7 @@ class _ChatProgram:
     async def run(self) -> int:
         self._watch_signals()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, exit_codes.BY_SIGNAL)
-        transport = await self._launcher.start()
+        transport = await self._launcher.start_first_agent()
         try:
             self._view = self._make_view()
             # A signal that came before there was a view has decided the exit code.
@@ -171,7 +171,9 @@ class _ChatProgram:
 
         questions = HostQuestions(view)
         client = Client(
-            connect=self._launcher.connect, on_permission=questions.ask_permission, on_dialog=questions.ask_dialog
+            connect=self._launcher.make_next_transport,
+            on_permission=questions.ask_permission,
+            on_dialog=questions.ask_dialog,
         )
         self._client = client
         await client.open()
@@ -201,7 +203,7 @@ class _ChatProgram:
         environment = self._environment
         return filter_programs_path(environment.agent_dir(), environment.variables.get("PATH"), self._facts.cwd)
 
-    async def _find_server_offers(self, text: str) -> list[ServerOffer]:
+    async def _find_server_completions(self, text: str) -> list[ServerOffer]:
         """The completions of tool servers for the end of a text; none without an agent, or if it knows no servers."""
         from pigeon.frontends.terminal.screen.completion import ServerOffer
 
@@ -250,7 +252,7 @@ class _ChatProgram:
             painter=Painter(colours, ascii_only=not unicode),
             now=time.monotonic,
             inputs=self._inputs,
-            completer=ChatCompleter(self._names, files, self._arguments, self._find_server_offers),
+            completer=ChatCompleter(self._names, files, self._arguments, self._find_server_completions),
             history=os.path.join(self._environment.agent_dir(), HISTORY_FILE),
             colours=colours is not None,
             is_picture=self._attachments.is_picture,
@@ -259,13 +261,13 @@ class _ChatProgram:
     def _watch_signals(self) -> None:
         loop = asyncio.get_running_loop()
 
-        def end(number: signal.Signals) -> None:
+        def leave_on_signal(number: signal.Signals) -> None:
             self._code = exit_codes.BY_SIGNAL[number]
             if self._view is not None:
                 self._view.leave()
 
         for number in (signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(number, end, number)
+            loop.add_signal_handler(number, leave_on_signal, number)
 
 
 class _ErrorLines:

@@ -41,13 +41,15 @@ class Clipboard:
         fits = len(data) <= LONGEST_FOR_TERMINAL
         if fits:
             self._view.send_control(f"\x1b]52;c;{base64.b64encode(data).decode()}\x07")
-        return await self._run_first(COPYING, data) is not None or fits
+        return await self._run_first_working_program(COPYING, data) is not None or fits
 
     async def read_image(self) -> bytes | None:
         """The image in the clipboard, or None if there is none or no program to ask for it."""
-        return await self._run_first(PASTING, None) or None
+        return await self._run_first_working_program(PASTING, None) or None
 
-    async def _run_first(self, programs: tuple[tuple[str, ...], ...], stdin: bytes | None) -> bytes | None:
+    async def _run_first_working_program(
+        self, programs: tuple[tuple[str, ...], ...], stdin: bytes | None
+    ) -> bytes | None:
         """The output of the first of these programs that exists and does not fail, or None."""
         for argv in programs:
             try:

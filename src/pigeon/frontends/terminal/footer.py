@@ -43,7 +43,7 @@ class FooterFacts(Struct):
         if usage is not None:
             self.context_percent = None if usage.percent is None else float(usage.percent)
             self.context_window = usage.context_window
-        self.branch = branch_of(self.cwd)
+        self.branch = read_git_branch(self.cwd)
 
     def set_status(self, request: SetStatusRequest) -> None:
         """Set the status of an extension; an empty text removes it."""
@@ -109,7 +109,7 @@ def _format_thousands(count: int) -> str:
     return f"{count / 1_000_000:.1f}M" if count >= 1_000_000 else f"{count / 1000:.0f}k"
 
 
-def branch_of(cwd: str) -> str:
+def read_git_branch(cwd: str) -> str:
     """The branch that is checked out in a folder, read from git's own file; empty outside a repository."""
     folder = cwd
     while True:

@@ -72,7 +72,7 @@ class RunningCards:
         """When the oldest running command of the person began; None if there is none."""
         return self._shells[0].started if self._shells else None
 
-    def begin_call(self, card: ToolCard) -> None:
+    def add_call(self, card: ToolCard) -> None:
         self._calls[card.call_id] = card
 
     def find_call(self, call_id: str) -> ToolCard | None:

@@ -88,7 +88,7 @@ class Painter:
 
     def paint(self, block: Block, width: int) -> str:
         """The terminated lines of a finished block and a blank one, with escape sequences if there are colours."""
-        lines = self._lines(block, max(width, NARROWEST))
+        lines = self._render_block(block, max(width, NARROWEST))
         filled = [number for number, line in enumerate(lines) if line.plain.strip()]
         return self.render_lines(lines[filled[0] : filled[-1] + 1]) + "\n" if filled else ""
 
@@ -99,7 +99,7 @@ class Painter:
 
             if self._live_layout is None:
                 self._live_layout = MarkdownLines(self.signs, self._colours is not None, at_once=True)
-            lines = self._live_layout.lines(clean_text(text), max(width, NARROWEST))
+            lines = self._live_layout.render_lines(clean_text(text), max(width, NARROWEST))
             self._live = (text, width, self.render_lines(lines))
         return self._live[2]
 
@@ -152,7 +152,7 @@ class Painter:
             for part in line.render(console, "\n")
         )
 
-    def whole_lines(self, text: str, width: int, is_diff: bool) -> list[Text]:
+    def render_unshortened(self, text: str, width: int, is_diff: bool) -> list[Text]:
         """A text with nothing hidden: long lines are folded, and an endless one notes what is left out."""
         from rich.text import Text
 
@@ -185,29 +185,29 @@ class Painter:
 
         return Text(text, style)
 
-    def _prose_lines(self, text: str, width: int) -> list[Text]:
+    def _render_markdown(self, text: str, width: int) -> list[Text]:
         from pigeon.frontends.terminal.content.markdown import MarkdownLines
 
         if self._markdown is None:
             self._markdown = MarkdownLines(self.signs, self._colours is not None)
-        return self._markdown.lines(clean_text(text), width)
+        return self._markdown.render_lines(clean_text(text), width)
 
     @singledispatchmethod
-    def _lines(self, block: Block, width: int) -> list[Text]:
+    def _render_block(self, block: Block, width: int) -> list[Text]:
         raise TypeError(f"no way to paint {block!r}")
 
-    @_lines.register(UserText)
+    @_render_block.register(UserText)
     def _user_lines(self, block: UserText, width: int) -> list[Text]:
         lines = self._wrap_behind_sign(self.signs["user"], "user", block.text, "said", width)
         if block.images:
             lines.append(self._make_text(f"  [{format_count(block.images, 'image')}]", "faint"))
         return lines
 
-    @_lines.register(AnswerText)
+    @_render_block.register(AnswerText)
     def _answer_lines(self, block: AnswerText, width: int) -> list[Text]:
-        return self._prose_lines(block.text, width)
+        return self._render_markdown(block.text, width)
 
-    @_lines.register(ThinkingText)
+    @_render_block.register(ThinkingText)
     def _thinking_lines(self, block: ThinkingText, width: int) -> list[Text]:
         from pigeon.frontends.terminal.content.wrapping import shorten_line
 
@@ -218,12 +218,12 @@ class Painter:
         words = " ".join(clean_text(block.text[:LONGEST_LINE]).split())
         return [shorten_line(self._make_text(f"{title}: {words}" if words else title, "faint"), width, self._cut_sign)]
 
-    @_lines.register(ToolCard)
+    @_render_block.register(ToolCard)
     def _call_lines(self, block: ToolCard, width: int) -> list[Text]:
         details = details_of(block, self._cut_sign)
         return [self._title_line(block, details, block.seconds or 0.0, width), *self._body_lines(details, width)]
 
-    @_lines.register(ShellCard)
+    @_render_block.register(ShellCard)
     def _shell_lines(self, block: ShellCard, width: int) -> list[Text]:
         from pigeon.frontends.terminal.content.wrapping import join_texts, shorten_line
 
@@ -244,14 +244,14 @@ class Painter:
             *self._body_lines(ToolDetails("", lines=lines, before=before), width),
         ]
 
-    @_lines.register(Notice)
+    @_render_block.register(Notice)
     def _notice_lines(self, block: Notice, width: int) -> list[Text]:
         sign, style = NOTICE_SIGNS[block.kind]
         # Yellow text cannot be read on a light background; a sign can.
         text_style = {"error": "bad", "faint": "faint"}.get(block.kind, "")
         return self._wrap_behind_sign(self.signs[sign], style or "faint", block.text, text_style, width)
 
-    @_lines.register(ChatHead)
+    @_render_block.register(ChatHead)
     def _head_lines(self, block: ChatHead, width: int) -> list[Text]:
         from pigeon.frontends.terminal.content.wrapping import join_texts, wrap_words
 

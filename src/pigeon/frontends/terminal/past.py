@@ -22,7 +22,7 @@ from pigeon.wire.messages import (
 MOST_MESSAGES = 40
 
 
-def past_blocks(messages: Sequence[Message]) -> list[Block]:
+def recent_blocks_of(messages: Sequence[Message]) -> list[Block]:
     """The last of them, with a line that tells how many came before."""
     shown = list(messages[-MOST_MESSAGES:])
     results = {one.tool_call_id: one for one in shown if isinstance(one, ToolResultMessage)}

@@ -71,16 +71,16 @@ class PlainView:
     # Output
 
     def show(self, block: Block) -> None:
-        lines = self._words(block)
+        lines = self._describe_block(block)
         if lines:
             self._typed_last = ""
             self._print_line("\n".join(lines))
 
     @singledispatchmethod
-    def _words(self, block: Block) -> Sequence[str]:
+    def _describe_block(self, block: Block) -> Sequence[str]:
         raise TypeError(f"no words for {block!r}")
 
-    @_words.register(UserText)
+    @_describe_block.register(UserText)
     def _user_words(self, block: UserText) -> Sequence[str]:
         # The line above already has what was typed just now.
         if block.text.strip() == self._typed_last.strip() and not block.images:
@@ -88,14 +88,14 @@ class PlainView:
         images = f" with {format_count(block.images, 'image')}" if block.images else ""
         return [f"You said{images}: {clean_text(block.text).strip()}"]
 
-    @_words.register(AnswerText)
+    @_describe_block.register(AnswerText)
     def _answer_words(self, block: AnswerText) -> Sequence[str]:
         lines = spoken_markdown(block.text)
         if not block.first or not lines:
             return lines
         return ["Answer:", *lines] if len(lines) > 1 else [f"Answer: {lines[0]}"]
 
-    @_words.register(ThinkingText)
+    @_describe_block.register(ThinkingText)
     def _thinking_words(self, block: ThinkingText) -> Sequence[str]:
         return (
             []
@@ -103,7 +103,7 @@ class PlainView:
             else [f"Thought for {duration_text(block.seconds, tenths=True)}."]
         )
 
-    @_words.register(ToolCard)
+    @_describe_block.register(ToolCard)
     def _tool_words(self, block: ToolCard) -> Sequence[str]:
         details = details_of(block, AND_MORE)
         how = "failed" if block.failed else "done"
@@ -125,7 +125,7 @@ class PlainView:
             return [f"{title}.", *spoken_diff(block.diff or "")]
         return [f"{title}.", *_output_lines("Content" if details.first_number else "Output", details)]
 
-    @_words.register(ShellCard)
+    @_describe_block.register(ShellCard)
     def _shell_words(self, block: ShellCard) -> Sequence[str]:
         code = f", exit code {block.exit_code}" if block.exit_code else ""
         alone = "" if block.for_model else ", only for you"
@@ -133,11 +133,11 @@ class PlainView:
         title = f"Command {first_line(block.command, AND_MORE)}, done{code}{alone}."
         return [title, *_output_lines("Output", ToolDetails("", lines=lines, before=before))]
 
-    @_words.register(Notice)
+    @_describe_block.register(Notice)
     def _notice_words(self, block: Notice) -> Sequence[str]:
         return [NOTICE_WORDS[block.kind] + clean_text(block.text).strip()]
 
-    @_words.register(ChatHead)
+    @_describe_block.register(ChatHead)
     def _head_words(self, block: ChatHead) -> Sequence[str]:
         model = f"Model {clean_text(block.model)}" if block.model else "No model"
         return [f"Pigeon {block.version}. {model}. Folder {clean_text(block.cwd)}.", HOW_TO]
@@ -265,7 +265,7 @@ class PlainView:
         """Read lines until `leave` or the end of the input."""
         loop = asyncio.get_running_loop()
 
-        def read() -> None:
+        def read_lines() -> None:
             # A separate thread: the terminal edits the line, which may never end. A loop that is closed by then refuses
             # the line: the chat is over.
             with suppress(RuntimeError):
@@ -273,7 +273,7 @@ class PlainView:
                     loop.call_soon_threadsafe(self._on_line, line.rstrip("\n"))
                 loop.call_soon_threadsafe(self.leave)
 
-        threading.Thread(target=read, daemon=True, name="pigeon-lines").start()
+        threading.Thread(target=read_lines, daemon=True, name="pigeon-lines").start()
         self.shown.set()
         await self._left.wait()
 

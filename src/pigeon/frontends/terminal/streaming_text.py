@@ -31,7 +31,7 @@ class StreamingText:
         self._blank = False
         self._in_list = False
 
-    def add(self, delta: str) -> str:
+    def add_and_take_finished(self, delta: str) -> str:
         """Add text; returns the blocks that it finishes, or an empty text."""
         if "\n" not in delta:
             self._partial.append(delta)

@@ -120,7 +120,7 @@ class ChatTranscript:
 
     def handle_event(self, event: ConversationEvent) -> list[Block]:
         """Returns the blocks that the event finishes."""
-        handler = _handlers().get(type(event))
+        handler = _handlers_by_event().get(type(event))
         if handler is None:
             return []
         handler(self, event)
@@ -136,7 +136,7 @@ class ChatTranscript:
         finished, self._finished = self._finished, []
         return finished
 
-    def _show(self, block: Block) -> None:
+    def _add_finished(self, block: Block) -> None:
         self._finished.append(block)
 
     def _end_run(self) -> None:
@@ -160,9 +160,9 @@ class ChatTranscript:
         if limit is not None:
             reason = f"{reason}: {limit.reached} of {limit.allowed} {limit.name}"
         if event.reason == "aborted" or event.aborted:
-            self._show(Notice("Stopped", "warning"))
+            self._add_finished(Notice("Stopped", "warning"))
         elif reason:
-            self._show(Notice(reason, "warning"))
+            self._add_finished(Notice(reason, "warning"))
 
     def _on_message_start(self, event: events.MessageStart) -> None:
         self._text_begun = False
@@ -176,16 +176,16 @@ class ChatTranscript:
         if isinstance(message, UserMessage):
             blocks = [] if isinstance(message.content, str) else message.content
             images = sum(isinstance(block, ImageContent) for block in blocks)
-            self._show(UserText(shorten_message(text_of(message.content)), images))
+            self._add_finished(UserText(shorten_message(text_of(message.content)), images))
         elif isinstance(message, AssistantMessage):
             self._end_thinking()
             self._end_text()
             self._writing = None
             error = value_or_default(message.error_message, "")
             if message.stop_reason == "error" and error:
-                self._show(Notice(error, "error"))
+                self._add_finished(Notice(error, "error"))
             elif message.stop_reason == "length":
-                self._show(Notice(CUT_OFF, "warning"))
+                self._add_finished(Notice(CUT_OFF, "warning"))
 
     def _on_thinking_start(self, event: events.ThinkingStart) -> None:
         self._thought.begin()
@@ -199,10 +199,10 @@ class ChatTranscript:
     def _end_thinking(self, content: str = "") -> None:
         block = self._thought.end(content)
         if block is not None:
-            self._show(block)
+            self._add_finished(block)
 
     def _on_text_delta(self, event: events.TextDelta) -> None:
-        self._show_answer(self._text.add(event.delta))
+        self._show_answer(self._text.add_and_take_finished(event.delta))
 
     def _on_text_end(self, event: events.TextEnd) -> None:
         self._end_text()
@@ -212,7 +212,7 @@ class ChatTranscript:
 
     def _show_answer(self, finished: str) -> None:
         if finished.strip():
-            self._show(AnswerText(finished, not self._text_begun))
+            self._add_finished(AnswerText(finished, not self._text_begun))
             self._text_begun = True
 
     def _on_toolcall_start(self, event: events.ToolcallStart) -> None:
@@ -223,7 +223,7 @@ class ChatTranscript:
 
     def _on_execution_start(self, event: events.ToolExecutionStart) -> None:
         args = event.args if isinstance(event.args, dict) else {}
-        self._cards.begin_call(ToolCard(event.tool_call_id, event.tool_name, args, self._now()))
+        self._cards.add_call(ToolCard(event.tool_call_id, event.tool_name, args, self._now()))
 
     def _on_execution_update(self, event: events.ToolExecutionUpdate) -> None:
         from pigeon.wire.content import text_of
@@ -241,7 +241,7 @@ class ChatTranscript:
             event.tool_call_id, event.is_error, text_of(event.result.content), diff if isinstance(diff, str) else None
         )
         if card is not None:
-            self._show(card)
+            self._add_finished(card)
 
     def _on_queue_update(self, event: events.QueueUpdate) -> None:
         self.queued = [*event.steering, *event.follow_up]
@@ -261,20 +261,22 @@ class ChatTranscript:
         self.compacting = False
         result = value_or_default(event.result, None)
         if result is not None:
-            self._show(Notice(f"Compacted: {result.tokens_before:,} tokens were replaced by a summary", "faint"))
+            self._add_finished(
+                Notice(f"Compacted: {result.tokens_before:,} tokens were replaced by a summary", "faint")
+            )
         elif (error := value_or_default(event.error_message, "")) and event.reason != "manual":
             # A requested compaction is refused with the same words.
-            self._show(Notice(error, "error"))
+            self._add_finished(Notice(error, "error"))
 
     def _on_extension_error(self, event: events.ExtensionError) -> None:
-        self._show(Notice(f"{event.extension_path} ({event.event}): {event.error}", "error"))
+        self._add_finished(Notice(f"{event.extension_path} ({event.event}): {event.error}", "error"))
 
     def _on_error(self, event: events.ErrorEvent) -> None:
-        self._show(Notice(event.error, "error"))
+        self._add_finished(Notice(event.error, "error"))
 
 
 @cache
-def _handlers() -> dict[type, Callable[[ChatTranscript, Any], None]]:
+def _handlers_by_event() -> dict[type, Callable[[ChatTranscript, Any], None]]:
     """The handler of each kind of event. The records are imported at the first event, when the screen is already up."""
     from pigeon.wire import events
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from pigeon.frontends.terminal.blocks import Notice
 from pigeon.frontends.terminal.footer import FooterFacts
-from pigeon.frontends.terminal.past import past_blocks
+from pigeon.frontends.terminal.past import recent_blocks_of
 from pigeon.frontends.terminal.view import Choice, ChoiceQuestion, View
 from pigeon.sdk.conversation import Conversation
 from pigeon.wire.answers import SessionRow, Tree, TreeNode
@@ -39,7 +39,7 @@ class SessionCommands:
         if not (await self._conversation.new_session()).cancelled:
             await self._show_session("A new conversation")
 
-    async def resume(self, rest: str) -> None:
+    async def choose_and_resume(self, rest: str) -> None:
         """Switch to a conversation on disk."""
         rows = (await self._conversation.list_sessions(limit=MOST_SESSIONS)).sessions
         current = value_or_default((await self._conversation.get_state()).session_file, "")
@@ -95,16 +95,16 @@ class SessionCommands:
         exported = await self._conversation.export_html(output_path=rest or None)
         self._view.show(Notice(f"Written to {exported.path}"))
 
-    async def show_past(self) -> None:
+    async def show_recent_messages(self) -> None:
         """Show the last messages of the conversation."""
-        for block in past_blocks((await self._conversation.get_messages()).messages):
+        for block in recent_blocks_of((await self._conversation.get_messages()).messages):
             self._view.show(block)
 
     async def _show_session(self, notice: str) -> None:
         self._view.clear()
         if notice:
             self._view.show(Notice(notice, "faint"))
-        await self.show_past()
+        await self.show_recent_messages()
         await self._update_facts()
 
 

@@ -85,7 +85,7 @@ class SlashCommands:
             CommandRow("model", "choose the model", self._choose_model, "[name]"),
             CommandRow("thinking", "choose the thinking level", self._choose_thinking, "[level]"),
             CommandRow("new", "start a new conversation", sessions.start_new),
-            CommandRow("resume", "continue another conversation", sessions.resume),
+            CommandRow("resume", "continue another conversation", sessions.choose_and_resume),
             CommandRow("tree", "go to another point in this conversation", sessions.navigate_tree),
             CommandRow("fork", "branch off into a new conversation before one of your messages", sessions.fork),
             CommandRow("name", "name the conversation", sessions.rename, "[name]"),
@@ -138,12 +138,12 @@ class SlashCommands:
         self._view.set_input(line)
         return True
 
-    async def resume(self) -> None:
+    async def choose_and_resume(self) -> None:
         """Choose a conversation to continue."""
-        await self._sessions.resume("")
+        await self._sessions.choose_and_resume("")
 
-    async def show_past(self) -> None:
-        await self._sessions.show_past()
+    async def show_recent_messages(self) -> None:
+        await self._sessions.show_recent_messages()
 
     async def _show_help(self, rest: str) -> None:
         shown = [

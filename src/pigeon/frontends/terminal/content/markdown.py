@@ -59,7 +59,7 @@ def make_parser() -> MarkdownIt:
     return made
 
 
-def syntax_tree(text: str) -> SyntaxTreeNode:
+def parse_markdown(text: str) -> SyntaxTreeNode:
     from markdown_it.tree import SyntaxTreeNode
 
     return SyntaxTreeNode(make_parser().parse(text))
@@ -105,7 +105,7 @@ class _Lexers:
                     self._made[language] = None
             return self._made[language]
 
-    def find_loaded_lexer(self, language: str) -> Lexer | None:
+    def find_or_prepare_lexer(self, language: str) -> Lexer | None:
         """The lexer if it was made before; otherwise None, and it is made in a thread for the next time."""
         made = self._made.get(language)
         if language not in self._asked:
@@ -132,11 +132,11 @@ class MarkdownLines:
     def __init__(self, signs: Mapping[str, str], coloured: bool, at_once: bool = False) -> None:
         self._signs = signs
         self._coloured = coloured
-        self._lexer = _lexers.find_loaded_lexer if at_once else _lexers.load_lexer
+        self._lexer = _lexers.find_or_prepare_lexer if at_once else _lexers.load_lexer
 
-    def lines(self, text: str, width: int) -> list[Text]:
+    def render_lines(self, text: str, width: int) -> list[Text]:
         """The lines of a text, none wider than `width`, with one blank line between blocks. The text must be clean."""
-        return self._block_list_lines(syntax_tree(text).children, width)
+        return self._block_list_lines(parse_markdown(text).children, width)
 
     def _block_list_lines(self, nodes: Sequence[SyntaxTreeNode], width: int, tight: bool = False) -> list[Text]:
         from rich.text import Text

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pigeon.frontends.cleaning import clean_text
-from pigeon.frontends.terminal.content.markdown import cell_nodes, code_of, syntax_tree
+from pigeon.frontends.terminal.content.markdown import cell_nodes, code_of, parse_markdown
 
 if TYPE_CHECKING:
     from markdown_it.tree import SyntaxTreeNode
@@ -22,7 +22,7 @@ MOST_CHANGES = 40
 
 def spoken_markdown(text: str) -> list[str]:
     """The lines of a text, in words."""
-    return _block_list_lines(syntax_tree(clean_text(text)).children)
+    return _block_list_lines(parse_markdown(clean_text(text)).children)
 
 
 def spoken_diff(diff: str, most: int = MOST_CHANGES) -> list[str]:

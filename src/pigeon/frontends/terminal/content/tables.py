@@ -23,9 +23,9 @@ def table_lines(
     header: Sequence[Text], rows: Sequence[Sequence[Text]], alignments: Sequence[Alignment], width: int, rule: str
 ) -> list[Text]:
     """The lines of a table, none wider than `width`; `rule` is the character below the header."""
-    widths = _column_widths([header, *rows], width - GAP * (len(header) - 1))
+    widths = _fit_column_widths([header, *rows], width - GAP * (len(header) - 1))
     if widths is None:
-        return _record_lines(header, rows, width)
+        return _render_as_records(header, rows, width)
     from rich.text import Text
 
     lines = _row_lines(header, widths, alignments)
@@ -40,7 +40,7 @@ def table_lines(
     return lines
 
 
-def _column_widths(rows: Sequence[Sequence[Text]], room: int) -> list[int] | None:
+def _fit_column_widths(rows: Sequence[Sequence[Text]], room: int) -> list[int] | None:
     """Natural widths, with the widest reduced until all fit; None if a column would get too narrow."""
     widths = [max(1, *(cell.cell_len for cell in column)) for column in zip(*rows, strict=True)]
     while sum(widths) > room:
@@ -74,7 +74,7 @@ def _row_lines(row: Sequence[Text], widths: Sequence[int], alignments: Sequence[
     return lines
 
 
-def _record_lines(header: Sequence[Text], rows: Sequence[Sequence[Text]], width: int) -> list[Text]:
+def _render_as_records(header: Sequence[Text], rows: Sequence[Sequence[Text]], width: int) -> list[Text]:
     from rich.text import Text
 
     lines: list[Text] = []

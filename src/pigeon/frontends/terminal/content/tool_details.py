@@ -75,17 +75,17 @@ def details_of(card: ToolCard, cut: str) -> ToolDetails:
     if kind == "execute":
         _fill_command(details, card)
     elif card.failed:
-        _fill_head(details, card.output)
+        _fill_with_first_lines(details, card.output)
     elif card.diff:
         _fill_change(details, card.diff, cut)
     elif kind == "read":
-        _fill_reading(details, card)
+        _fill_from_file_read(details, card)
     elif kind == "edit" and isinstance(content := card.args.get("content"), str):
         details.first_number = 1
         details.note = format_count(_line_count(content), "line")
-        _fill_head(details, content)
+        _fill_with_first_lines(details, content)
     else:
-        _fill_head(details, card.output)
+        _fill_with_first_lines(details, card.output)
     return details
 
 
@@ -129,7 +129,7 @@ def tail_of_output(output: str, most: int) -> tuple[list[str], int]:
     return lines, text.count("\n") + 1 - len(lines)
 
 
-def _fill_head(details: ToolDetails, output: str) -> None:
+def _fill_with_first_lines(details: ToolDetails, output: str) -> None:
     text = output.strip("\r\n").rstrip()
     if text.strip():
         details.lines = clean_text(text[: RESULT_LINES * LONGEST_LINE]).split("\n")[:RESULT_LINES]
@@ -155,7 +155,7 @@ def _fill_change(details: ToolDetails, diff: str, cut: str) -> None:
     details.after = len(shown) - len(details.diff)
 
 
-def _fill_reading(details: ToolDetails, card: ToolCard) -> None:
+def _fill_from_file_read(details: ToolDetails, card: ToolCard) -> None:
     if image := _IMAGE.match(card.output):
         details.note = clean_text(image[1])
         return

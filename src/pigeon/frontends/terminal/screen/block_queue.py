@@ -41,11 +41,11 @@ class BlockQueue:
 
     def add(self, block: Block, width: int) -> None:
         """Add a block, which is painted for this width."""
-        self._enqueue(partial(self._painter.paint, block, width), _text_length(block))
+        self._paint_or_enqueue(partial(self._painter.paint, block, width), _text_length(block))
 
     def add_lines(self, lines: str) -> None:
         """Add lines that are painted already."""
-        self._enqueue(lambda: lines, 0)
+        self._paint_or_enqueue(lambda: lines, 0)
 
     def pop_text(self) -> str:
         """The next piece of painted text, in whole lines."""
@@ -58,7 +58,7 @@ class BlockQueue:
         if self._working is not None:
             await asyncio.wait({self._working})
 
-    def _enqueue(self, paint: Callable[[], str], length: int) -> None:
+    def _paint_or_enqueue(self, paint: Callable[[], str], length: int) -> None:
         if self._working is None and length <= LONGEST_AT_ONCE:
             self._painted.append(paint())
             self._changed()

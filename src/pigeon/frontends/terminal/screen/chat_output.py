@@ -40,7 +40,7 @@ class ChatOutput(Vt100_Output):
             super().flush()
 
     @contextmanager
-    def drawing(self) -> Iterator[None]:
+    def as_single_update(self) -> Iterator[None]:
         """Everything written in this context, flushed or not, is one update."""
         self._drawing = True
         try:

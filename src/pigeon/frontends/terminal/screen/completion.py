@@ -69,7 +69,7 @@ class ChatCompleter(Completer):
                 if offer.text not in shown:
                     yield Completion(offer.text, -len(offer.replaces), offer.label or offer.text, offer.about[:80])
 
-    def is_instant(self, document: Document) -> bool:
+    def can_complete_instantly(self, document: Document) -> bool:
         """True if completions are found without a noticeable pause, and without asking tool servers."""
         before = document.text_before_cursor
         return self._finds_quickly(before) and (self._servers is None or not _may_name_server(before))

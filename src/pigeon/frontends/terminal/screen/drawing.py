@@ -49,7 +49,7 @@ class Drawing:
     def live_lines(self) -> Sequence[str]:
         """The lines of the live part as of its last refresh."""
         size = self._output.get_size()
-        return self._live.lines(size.columns, max(1, size.rows - ROWS_BELOW), self._is_asking())
+        return self._live.draw_or_reuse_lines(size.columns, max(1, size.rows - ROWS_BELOW), self._is_asking())
 
     def refresh(self) -> None:
         """Redraw soon: many changes are combined into one drawing, and do not delay a key."""
@@ -80,27 +80,27 @@ class Drawing:
         self._refreshing = None
         app = self._app()
         if self._blocks.has_text and not self._pauses and app.is_running:
-            self._flush(app)
+            self._write_finished_blocks(app)
             if self._blocks.has_text:
                 self._refreshing = asyncio.get_running_loop().call_soon(self._draw)
         else:
-            self._refresh_live()
+            self._discard_live_lines()
             # Now, not when it is drawn: what has ended by then must not be missing in both parts.
             self.live_lines()
             # After the keys that came meanwhile, so that they are part of this drawing and not of one before and one
             # after it.
             asyncio.get_running_loop().call_later(0, app.invalidate)
 
-    def _refresh_live(self) -> None:
+    def _discard_live_lines(self) -> None:
         """While a block that left the live part is being painted, it stays there."""
         if not self._blocks.is_painting:
-            self._live.invalidate()
+            self._live.discard_drawn_lines()
 
-    def _flush(self, app: ChatApplication) -> None:
+    def _write_finished_blocks(self, app: ChatApplication) -> None:
         """Write finished text above the lower part, which is redrawn below it."""
         text = self._blocks.pop_text().replace("\n", "\r\n")
-        with self._output.drawing():
+        with self._output.as_single_update():
             app.renderer.erase(leave_alternate_screen=False)
             self._output.write_raw(text)
-            self._refresh_live()
+            self._discard_live_lines()
             app.draw_now()

@@ -43,7 +43,7 @@ class InputLine:
             completer=completer,
             complete_while_typing=True,
             history=history,
-            on_text_changed=self._note_edit,
+            on_text_changed=self._remember_edit_time,
         )
 
     @property
@@ -99,7 +99,7 @@ class InputLine:
         """
         # Not by a completion of the buffer: one that typing has begun would replace it.
         document, event = self.buffer.document, CompleteEvent(completion_requested=True)
-        if self._completer.is_instant(document):
+        if self._completer.can_complete_instantly(document):
             self._write_completion(list(self._completer.get_completions(document, event)))
         else:
             self._completing = asyncio.ensure_future(self._complete_later(document, event))
@@ -123,5 +123,5 @@ class InputLine:
         """What was sent before, newest first, without repetitions."""
         return list(dict.fromkeys(reversed(self._history.get_strings())))[:most]
 
-    def _note_edit(self, buffer: Buffer) -> None:
+    def _remember_edit_time(self, buffer: Buffer) -> None:
         self._edited = self._now()

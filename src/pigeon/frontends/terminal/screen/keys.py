@@ -56,7 +56,7 @@ def read_typed_ahead(terminal: int) -> list[KeyPress]:
 
 def make_chat_keys(screen: Screen) -> KeyBindingsBase:
     """The keys of the input and of the conversation."""
-    parts = (_make_writing_keys, _make_fetching_keys, _make_stopping_keys, _make_other_keys)
+    parts = (_make_writing_keys, _make_recall_and_edit_keys, _make_stopping_keys, _make_model_and_view_keys)
     return merge_key_bindings([part(screen) for part in parts])
 
 
@@ -101,7 +101,7 @@ def _make_writing_keys(screen: Screen) -> KeyBindings:
     return keys
 
 
-def _make_fetching_keys(screen: Screen) -> KeyBindings:
+def _make_recall_and_edit_keys(screen: Screen) -> KeyBindings:
     keys = KeyBindings()
     writing = Condition(lambda: not screen.panel.is_active)
 
@@ -155,7 +155,7 @@ def _make_stopping_keys(screen: Screen) -> KeyBindings:
     return keys
 
 
-def _make_other_keys(screen: Screen) -> KeyBindings:
+def _make_model_and_view_keys(screen: Screen) -> KeyBindings:
     keys = KeyBindings()
     writing = Condition(lambda: not screen.panel.is_active)
     empty = Condition(lambda: not screen.line.text)

@@ -110,7 +110,7 @@ class LiveRows(Container):
         screen.width = max(screen.width, write_position.xpos + write_position.width)
         screen.height = max(screen.height, write_position.ypos + write_position.height)
 
-    def on_drawn(self, _: Any = None) -> None:
+    def restore_left_out_rows(self, _: Any = None) -> None:
         """After drawing: rows that were left out of the comparison are on the screen as before."""
         if self._left_out is not None:
             screen, rows = self._left_out

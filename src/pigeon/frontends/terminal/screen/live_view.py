@@ -24,10 +24,10 @@ class LiveView:
         self._now = now
         self._made: tuple[int, int, bool, list[str]] | None = None
 
-    def invalidate(self) -> None:
+    def discard_drawn_lines(self) -> None:
         self._made = None
 
-    def lines(self, width: int, rows: int, asking: bool = False) -> list[str]:
+    def draw_or_reuse_lines(self, width: int, rows: int, asking: bool = False) -> list[str]:
         """The newest lines, at most `rows`; without the current activity while the person is being asked."""
         if self._made is None or self._made[:3] != (width, rows, asking):
             self._made = (width, rows, asking, self._draw(width, rows, asking))
@@ -43,10 +43,10 @@ class LiveView:
             [self._thinking_lines(width), self._answer_lines(width, rows)],
             [self._queue_lines(width), status],
         )
-        lines = _separate_parts(*before, *([] if asking else cards), *after)
+        lines = _join_with_blank_lines(*before, *([] if asking else cards), *after)
         if len(lines) > rows and cards and not asking:
             # The name of what runs matters more than its output.
-            lines = _separate_parts(*before, [line for card in cards for line in card[:1]], *after)
+            lines = _join_with_blank_lines(*before, [line for card in cards for line in card[:1]], *after)
         # The last line touches the rule of the input; before a question it is blank.
         return lines[-rows:] if asking else lines[:-1][-rows:]
 
@@ -81,6 +81,6 @@ class LiveView:
         return self._painter.paint_faint_line(text + (hint if len(text) + len(hint) <= width else ""), width)
 
 
-def _separate_parts(*parts: Sequence[str]) -> list[str]:
+def _join_with_blank_lines(*parts: Sequence[str]) -> list[str]:
     """Join non-empty parts, each followed by a blank line."""
     return [line for part in parts if part for line in (*part, "")]

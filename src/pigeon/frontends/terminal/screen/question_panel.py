@@ -100,7 +100,7 @@ class QuestionPanel:
         """The painted subject of the question; a long one takes time, so it is called in a thread."""
         if isinstance(question, TextQuestion) or not (question.diff or question.detail):
             return Detail()
-        lines = self._painter.whole_lines(question.diff or question.detail, columns, bool(question.diff))
+        lines = self._painter.render_unshortened(question.diff or question.detail, columns, bool(question.diff))
         shown = self._painter.render_lines([line.copy() for line in lines[:DETAIL_ROWS]])
         return Detail(shown, max(0, len(lines) - DETAIL_ROWS), self._painter.render_lines(lines))
 
@@ -115,7 +115,7 @@ class QuestionPanel:
                         height=Dimension(min=1, max=LIST_ROWS),
                         wrap_lines=True,
                         dont_extend_height=True,
-                        get_line_prefix=_prefix,
+                        get_line_prefix=_line_prefix,
                     ),
                     filter=writes,
                 ),
@@ -133,7 +133,7 @@ class QuestionPanel:
             self._question = None
             self._on_answered()
 
-    def _choices(self) -> list[Choice]:
+    def _find_matching_choices(self) -> list[Choice]:
         question = self._question
         if not isinstance(question, ChoiceQuestion):
             return []
@@ -159,7 +159,7 @@ class QuestionPanel:
         return text + self._choice_rows()
 
     def _choice_rows(self) -> StyleAndTextTuples:
-        choices = self._choices()
+        choices = self._find_matching_choices()
         begin = max(0, min(self._at - LIST_ROWS // 2, len(choices) - LIST_ROWS))
         rows: StyleAndTextTuples = []
         for index, one in list(enumerate(choices))[begin : begin + LIST_ROWS]:
@@ -184,25 +184,25 @@ class QuestionPanel:
     def _make_choice_keys(self) -> KeyBindings:
         keys = KeyBindings()
 
-        def move(by: int) -> None:
-            count = len(self._choices())
+        def move_selection(by: int) -> None:
+            count = len(self._find_matching_choices())
             self._at = (self._at + by) % count if count else 0
             self._refresh()
 
         @keys.add("up")
         @keys.add("c-p")
         def _(event: KeyPressEvent) -> None:
-            move(-1)
+            move_selection(-1)
 
         @keys.add("down")
         @keys.add("tab")
         @keys.add("c-n")
         def _(event: KeyPressEvent) -> None:
-            move(1)
+            move_selection(1)
 
         @keys.add("enter")
         def _(event: KeyPressEvent) -> None:
-            choices = self._choices()
+            choices = self._find_matching_choices()
             if choices:
                 self._finish(choices[self._at].value)
 
@@ -218,11 +218,11 @@ class QuestionPanel:
 
         @keys.add(Keys.Any)
         def _(event: KeyPressEvent) -> None:
-            self._press_letter(event.data)
+            self._search_or_choose_by_letter(event.data)
 
         return keys
 
-    def _press_letter(self, letter: str) -> None:
+    def _search_or_choose_by_letter(self, letter: str) -> None:
         question = self._question
         if not isinstance(question, ChoiceQuestion) or not letter.isprintable():
             return
@@ -253,5 +253,5 @@ class QuestionPanel:
         return keys
 
 
-def _prefix(line: int, wrapped: int) -> StyleAndTextTuples:
+def _line_prefix(line: int, wrapped: int) -> StyleAndTextTuples:
     return [("class:prompt", "  " if line or wrapped else "> ")]

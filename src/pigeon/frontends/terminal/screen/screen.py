@@ -105,7 +105,7 @@ class Screen:
         rows = LiveRows(self._drawing.live_lines, lambda: self.app.renderer.last_rendered_screen)
         layout = ScreenLayout(self.line, self.panel, facts, widgets, painter.signs, lambda: self.width, is_roomy)
         self.app = ChatApplication(
-            layout=Layout(layout.container(rows), focused_element=self.line.buffer),
+            layout=Layout(layout.make_container(rows), focused_element=self.line.buffer),
             key_bindings=make_chat_keys(self),
             style=Style.from_dict(STYLE if colours else {}),
             full_screen=False,
@@ -118,7 +118,7 @@ class Screen:
             output=self._output,
             color_depth=None if colours else ColorDepth.DEPTH_1_BIT,
         )
-        self.app.after_render.add_handler(rows.on_drawn)
+        self.app.after_render.add_handler(rows.restore_left_out_rows)
 
     # View
 
@@ -171,7 +171,7 @@ class Screen:
         if self.app.is_running:
             self.app.exit()
 
-    def _repeat_leave(self) -> None:
+    def _leave_if_requested(self) -> None:
         """Leave now if that was requested before the application ran."""
         if self._left:
             self.app.exit()
@@ -183,7 +183,7 @@ class Screen:
         ticking = asyncio.ensure_future(self._redraw_periodically())
         store_typeahead(self.app.input, read_typed_ahead(self.app.input.fileno()))
         try:
-            await self.app.run_async(pre_run=self._repeat_leave, handle_sigint=False, set_exception_handler=False)
+            await self.app.run_async(pre_run=self._leave_if_requested, handle_sigint=False, set_exception_handler=False)
         except EOFError:
             raise OSError(errno.EIO, "the terminal is gone") from None
         finally:

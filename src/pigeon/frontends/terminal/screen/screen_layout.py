@@ -46,7 +46,7 @@ class ScreenLayout:
         self._width = width
         self._is_roomy = is_roomy
 
-    def container(self, rows: LiveRows) -> AnyContainer:
+    def make_container(self, rows: LiveRows) -> AnyContainer:
         """The whole lower part, with these rows as the live part."""
         asking = Condition(lambda: self._panel.is_active)
         writing = ~asking
@@ -84,10 +84,10 @@ class ScreenLayout:
         )
 
     def _widget_window(self, placement: str) -> AnyContainer:
-        def lines() -> StyleAndTextTuples:
+        def render_widget_lines() -> StyleAndTextTuples:
             return [("", "\n".join(self._widgets.lines(placement)))]
 
-        control = FormattedTextControl(lines)
+        control = FormattedTextControl(render_widget_lines)
         shown = Condition(lambda: bool(self._widgets.lines(placement)))
         return ConditionalContainer(Window(control, wrap_lines=True, dont_extend_height=True), filter=shown)
 
