@@ -23,7 +23,9 @@ from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parent.parent
 # Imports everything that agents and the chat may need, also what is imported inside functions.
-_IMPORT_ALL = "import pigeon.frontends.agent_imports as agents, pigeon.frontends.terminal.chat; agents.import_all()"
+_IMPORT_ALL = (
+    "import pigeon.frontends.agent_imports as agents, pigeon.frontends.terminal.chat; agents.import_agent_modules()"
+)
 USES = (
     ["bin/pigeon", "--version"],
     ["bin/pigeon", "-p", "--model", "demo", "--no-session", "hello"],
@@ -32,7 +34,7 @@ USES = (
     [
         "bin/python",
         "-c",
-        "import pigeon.frontends.agent_imports as all, pigeon.frontends.terminal.chat; all.import_all()",
+        "import pigeon.frontends.agent_imports as all, pigeon.frontends.terminal.chat; all.import_agent_modules()",
     ],
 )
 

@@ -255,7 +255,7 @@ class Scissors:
     def __init__(self, word: str) -> None:
         self._word = word
 
-    def process_event(self, event: StreamEvent) -> TtsrTriggered | None:
+    def check_for_cut(self, event: StreamEvent) -> TtsrTriggered | None:
         found = isinstance(event, TextDelta) and self._word in event.delta
         return TtsrTriggered(rules=[]) if found else None
 

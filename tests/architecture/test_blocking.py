@@ -24,7 +24,7 @@ ALWAYS_WAIT = {
     *("socket.create_connection", "urllib.request.urlopen"),
 }
 # Functions of ours that wait for the disk, by the names under which they are called.
-DISK_WAITS = {"swap_file", "sync_folder", "remove_folder"}
+DISK_WAITS = {"replace_file_atomically", "sync_folder", "remove_folder"}
 # Methods of sockets, which wait if the socket does.
 SOCKET_WAITS = {"accept", "recv", "recv_into", "recvfrom", "recvmsg", "sendall"}
 # What waits unless one of these is among its arguments.
@@ -42,20 +42,21 @@ EXCEPTIONS = {
     "pigeon.extensions.public.context.wait": _OF_EXTENSIONS,
     "pigeon.extensions.runtime.session_access.call": _OF_EXTENSIONS,
     "pigeon.sdk.sync.stop": "for programs without an event loop; its own is in the thread that it waits for",
-    "pigeon.frontends.batch.batch_folder._remove": "called while a batch is prepared or tidied, in a thread",
+    "pigeon.frontends.batch.batch_folder._remove_if_possible": "called while a batch is prepared, in a thread",
     "pigeon.frontends.batch.batch_folder.put_record": "called while a batch is prepared, before its event loop",
-    "pigeon.frontends.batch.places.workspaces.again": "part of `remove_folder`, whose callers are checked",
+    "pigeon.frontends.batch.batch_folder._write": "called while a batch is prepared, in a thread",
+    "pigeon.frontends.batch.places.workspaces.make_writable_and_retry": "for `remove_folder`, its callers are checked",
     "pigeon.frontends.batch.preparing._find_model_problem": "in a loop that has nothing else to do",
     "pigeon.frontends.batch.ray_engine.run_remotely": _OF_RESULTS,
     "pigeon.frontends.batch.ray_engine.unpack_result": _OF_RESULTS,
     "pigeon.frontends.batch.task_run._sync_path": _OF_RESULTS,
     "pigeon.frontends.batch.task_run.commit_folder": _OF_RESULTS,
     "pigeon.frontends.batch.task_run.put_result": _OF_RESULTS,
-    "pigeon.frontends.serve.conversation_record.open": "before the service takes connections",
+    "pigeon.frontends.serve.conversation_record.lock_and_clean_up": "before the service takes connections",
     # It does wait: 12 ms for 1 MB and 40 ms for 10 MB on a usual disk. Once in the life of a session file, when one in
     # an older version of the format is first opened for writing: it is replaced, so the disk must have the new one.
     "pigeon.session.history.session_file._rewrite_file": "once for a file of an older version, which must not be lost",
-    "pigeon.system.files._swap": "waits if asked to, which only `swap_file` does, whose callers are checked",
+    "pigeon.system.files._write_and_rename": "waits if `replace_file_atomically` asks it to, whose callers are checked",
     "pigeon.system.files.sync_folder": "its callers are checked",
     "pigeon.system.process.messages.receive": "of the event loop, no socket waits; others are of helper programs",
     "pigeon.config.file_editing.change_file": "for commands of their own, which have no event loop",
@@ -177,7 +178,7 @@ def on_signed_in(file):
     "a child": "async def ended():\n    return os.waitpid(pid, 0)",
     "a program": "async def run():\n    subprocess.run(['true'])",
     "the disk": "async def put():\n    os.fsync(file.fileno())",
-    "the disk, elsewhere": "async def put():\n    swap_file(path, b'', 0o600)",
+    "the disk, elsewhere": "async def put():\n    replace_file_atomically(path, b'', 0o600)",
     "another disk": "def delete_session():\n    shutil.move(source, target)",
     "a folder for threads, deleted in the loop": """
 def drop_folder(path):

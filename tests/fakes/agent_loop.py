@@ -123,10 +123,10 @@ class Queues:
     def should_interrupt(self) -> bool:
         return self._interrupts and bool(self.steering)
 
-    def next_steering(self) -> list[QueuedMessage]:
+    def peek_steering(self) -> list[QueuedMessage]:
         return self.steering[:1]
 
-    def next_follow_ups(self) -> list[QueuedMessage]:
+    def peek_follow_ups(self) -> list[QueuedMessage]:
         return self.follow_ups[:1]
 
     def try_reserve_item(self, item: object) -> bool:
@@ -190,10 +190,10 @@ class Owner:
     def tools(self) -> dict[str, Tool]:
         return self._tools
 
-    def find_missing_tool(self, name: str) -> Tool | None:
+    def find_unlisted_tool(self, name: str) -> Tool | None:
         return None
 
-    async def declare_tools(self) -> None:
+    async def announce_tools(self) -> None:
         """Nothing has to be declared."""
 
     async def before_next_turn(self, scope: Scope) -> None:

@@ -205,7 +205,7 @@ def test_an_old_version_that_cannot_be_written_anew_stays_as_it_is_until_it_can(
     before = path.read_bytes()
     repository = DiskRepository(tmp_path)
     with monkeypatch.context() as full:
-        full.setattr(store_module, "swap_file", _full)
+        full.setattr(store_module, "replace_file_atomically", _full)
         journal = repository.open(str(path), "/")
         journal.append_message(user("meanwhile"))
     assert path.read_bytes() == before

@@ -120,7 +120,7 @@ async def test_an_agent_that_cannot_read_what_the_connector_sends_fails_calls_an
     line: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     printed = f"import os; os.write(1, {line!r}); os.read(0, 1)"
-    monkeypatch.setattr("pigeon.mcp.connector_process.connector_command", lambda: [sys.executable, "-c", printed])
+    monkeypatch.setattr("pigeon.mcp.connector_process.make_connector_command", lambda: [sys.executable, "-c", printed])
     connector, user = Connector(os.environ), object()
     connector.join(user)
     try:

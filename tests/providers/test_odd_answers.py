@@ -37,7 +37,7 @@ def play(api: str, *events: Event) -> CollectedAnswer:
             translator.translate_event(b"", json.dumps(event).encode(), out)
         out.append(translator.finish(out))
     except StreamBroken as broken:
-        out.append(translator.finished_delta("error", broken.failure))
+        out.append(translator.make_finished_delta("error", broken.failure))
     return CollectedAnswer(out)
 
 

@@ -161,7 +161,7 @@ def play(translator: Any, events: list[bytes]) -> CollectedAnswer:
             translator.translate_event(b"", data, out)
         out.append(translator.finish(out))
     except StreamBroken as broken:
-        out.append(translator.finished_delta("error", broken.failure))
+        out.append(translator.make_finished_delta("error", broken.failure))
     return CollectedAnswer(out)
 
 
@@ -194,5 +194,5 @@ def test_any_body_in_one_piece_is_an_answer_or_a_failure(name: str, data: bytes)
         translator.done = True
         out.append(translator.finish(out))
     except StreamBroken as broken:
-        out.append(translator.finished_delta("error", broken.failure))
+        out.append(translator.make_finished_delta("error", broken.failure))
     CollectedAnswer(out)

@@ -37,7 +37,7 @@ def test_the_description_is_the_heads_or_the_first_line_cut_short(folders) -> No
     folders.put(folders.agent / "prompts" / "c.md", "x" * 61)
     folders.put(folders.agent / "prompts" / "d.md", "x" * 60)
     folders.put(folders.agent / "prompts" / "e.txt", "no template")
-    described = {c.name: c.description for c in folders.resources().commands()}
+    described = {c.name: c.description for c in folders.resources().list_commands()}
     assert described == {"a": "told", "b": "First line", "c": "x" * 60 + "...", "d": "x" * 60}
 
 
@@ -46,7 +46,7 @@ def test_templates_are_listed_before_skills_with_both_forms_of_provenance(folder
     user = folders.put(folders.agent / "prompts" / "mine.md", "x")
     project = folders.put(folders.project / ".pi" / "prompts" / "theirs.md", "x")
     named = folders.put(folders.home / "one.md", "x")
-    commands = folders.resources(prompt_templates=[named]).commands()
+    commands = folders.resources(prompt_templates=[named]).list_commands()
     told = [(c.name, c.source, c.location, c.path, c.source_info.scope, c.source_info.source) for c in commands]
     assert told[:3] == [
         ("one", "prompt", "path", named, "temporary", "local"),
@@ -81,7 +81,7 @@ def test_a_bad_head_is_reported_and_the_template_still_works(folders) -> None:
 def test_pipes_and_folders_are_no_templates(folders) -> None:
     (folders.agent / "prompts" / "dir.md").mkdir(parents=True)
     os.mkfifo(folders.agent / "prompts" / "pipe.md")
-    assert folders.resources().commands() == []
+    assert folders.resources().list_commands() == []
     assert "pipe" in folders.reported[0]
 
 

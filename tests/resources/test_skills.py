@@ -63,7 +63,7 @@ def test_the_first_place_wins_and_what_was_named_comes_first(folders) -> None:
     (folders.project / ".git").mkdir()
     for described, place in places.items():
         options = {"skills": [str(places["named"])]} if places["named"].exists() else {}
-        [command] = folders.resources(**options).commands()
+        [command] = folders.resources(**options).list_commands()
         assert command.description == described
         os.unlink(place / "SKILL.md")
         place.rmdir()
@@ -104,7 +104,7 @@ def test_the_users_own_shared_skills_are_not_a_projects(folders) -> None:
     for trusted in (True, False):
         resources = folders.resources()
         resources.use_folder(str(folders.home), trusted)
-        [command] = resources.commands()
+        [command] = resources.list_commands()
         assert command.location == "user"
 
 
@@ -128,7 +128,7 @@ def test_both_forms_of_provenance_are_given(folders) -> None:
     project = folders.skill(folders.project / ".pi" / "skills" / "b")
     shared = folders.skill(folders.project / ".agents" / "skills" / "c")
     named = folders.skill(folders.home / "elsewhere" / "d")
-    commands = {c.name: c for c in folders.resources(skills=[os.path.dirname(named)]).commands()}
+    commands = {c.name: c for c in folders.resources(skills=[os.path.dirname(named)]).list_commands()}
 
     def provenance_of(name: str) -> tuple[object, ...]:
         c = commands[name]
@@ -200,10 +200,10 @@ def test_two_of_one_name_in_one_place_are_reported_and_overriding_is_not(folders
     second = folders.skill(folders.agent / "skills" / "b", name="same")
     folders.skill(folders.project / ".pigeon" / "skills" / "same")
     resources = folders.resources()
-    [command] = resources.commands()
+    [command] = resources.list_commands()
     assert command.location == "project"
     assert folders.reported == []
-    [command] = folders.resources(trusted=False).commands()
+    [command] = folders.resources(trusted=False).list_commands()
     assert command.path == first
     assert [f'{second}: skill "same" is hidden by the one of that name in {first}'] == folders.reported
 
@@ -316,9 +316,12 @@ def test_what_extensions_bring_has_the_lowest_rank(folders) -> None:
     folders.skill(brought / "more")
     resources = folders.resources()
     expander = resources
-    assert [c.description for c in expander.commands()] == ["mine"]
+    assert [c.description for c in expander.list_commands()] == ["mine"]
     resources.add_new_paths(skills=[str(brought)])
-    assert {c.name: c.description for c in expander.commands()} == {"skill:same": "mine", "skill:more": "does things"}
+    assert {c.name: c.description for c in expander.list_commands()} == {
+        "skill:same": "mine",
+        "skill:more": "does things",
+    }
 
 
 def test_a_search_that_never_ends_is_ended(folders, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -338,5 +341,5 @@ def test_folders_are_searched_twelve_levels_deep(folders) -> None:
 
 def test_a_relative_path_begins_where_the_options_were_given(folders) -> None:
     path = folders.skill(folders.home / "here")
-    [command] = folders.resources(skills=["here"]).commands()
+    [command] = folders.resources(skills=["here"]).list_commands()
     assert command.path == path

@@ -146,11 +146,11 @@ def test_another_folder_has_its_own_files_and_no_trust_unless_it_was_announced(f
     folders.skill(other / ".pi" / "skills" / "theirs")
     folders.skill(folders.project / ".pi" / "skills" / "ours")
     resources = folders.resources()
-    assert [c.name for c in resources.commands()] == ["skill:ours"]
+    assert [c.name for c in resources.list_commands()] == ["skill:ours"]
     assert 'approved="no">\nover there' in resources.build_system_prompt(str(other), TOOLS)
-    assert resources.commands() == []
+    assert resources.list_commands() == []
     resources.use_folder(str(other), trusted=True)
-    assert [c.name for c in resources.commands()] == ["skill:theirs"]
+    assert [c.name for c in resources.list_commands()] == ["skill:theirs"]
     assert "theirs" in resources.build_system_prompt(str(other), TOOLS)
 
 

@@ -148,7 +148,7 @@ async def test_a_wall_that_cannot_be_had_ends_the_start_and_says_what_to_install
     (broken / "bwrap").write_text("#!/bin/sh\necho 'bwrap: no permissions' >&2\nexit 1\n")
     (broken / "bwrap").chmod(0o755)
     agent.configure(PATH=str(broken))
-    monkeypatch.setattr("pigeon.sandbox.wall.filter_for", lambda machine: None if agent.is_running else b"x")
+    monkeypatch.setattr("pigeon.sandbox.wall.build_filter_for", lambda machine: None if agent.is_running else b"x")
     with pytest.raises(StartupError) as failure:
         await agent.start(sandbox="workspace")
     text = str(failure.value)

@@ -120,7 +120,7 @@ class InstantEngine:
     def __init__(self, folder: BatchFolder, work: Callable[[TaskSpec], TaskResult | None], slots: int = 2) -> None:
         self._folder = folder
         self._work = work
-        self.slots = slots
+        self.max_handed_over = slots
         self.submitted: list[str] = []
         self.budget: float | None = None
         self.used = 0.0
@@ -144,16 +144,16 @@ class InstantEngine:
             future.set_exception(error)
         return future
 
-    async def reserve(self, task: str, share: float) -> bool:
+    async def reserve_money(self, task: str, share: float) -> bool:
         return self.budget is None or (self.used < self.budget and self.used + share <= self.budget)
 
-    async def release(self, task: str) -> float:
+    async def release_money(self, task: str) -> float:
         return self._costs.pop(task, 0.0)
 
-    async def total_cost(self) -> float:
+    async def get_total_cost(self) -> float:
         return self.used
 
-    async def pauses(self) -> dict[str, float]:
+    async def find_provider_pauses(self) -> dict[str, float]:
         return {}
 
     async def stop(self, reason: str) -> None:

@@ -79,7 +79,7 @@ class KnownModels:
     def list_available(self) -> list[Model]:
         return self._models
 
-    def find(self, provider: str, model_id: str) -> Model | None:
+    def find_usable(self, provider: str, model_id: str) -> Model | None:
         return next((one for one in self._models if (one.provider, one.id) == (provider, model_id)), None)
 
 
@@ -98,7 +98,7 @@ class Untrusted:
     def set_decision(self, trusted: bool, keep: bool) -> TrustChange:
         raise NotImplementedError
 
-    def announce_waiting(self) -> None:
+    def reannounce_pending_decision(self) -> None:
         pass
 
 
@@ -149,7 +149,7 @@ class NoPermissions:
     def set_host_mode(self, mode: Any) -> None:
         raise NotImplementedError
 
-    def session_allowances(self) -> list[SessionAllowance]:
+    def list_session_allowances(self) -> list[SessionAllowance]:
         return []
 
     def restore_allowances(self, calls: Sequence[SessionAllowance]) -> None:

@@ -161,10 +161,10 @@ class ItemLine:
         message = getattr(item, "message", None)
         self.role = "" if message is None else str(message.__struct_config__.tag)
 
-    def read(self) -> Entry | None:
+    def parse_uncached(self) -> Entry | None:
         return None if isinstance(self._item, dict) else self._item  # type: ignore[no-any-return]
 
-    def plain(self) -> Any:
+    def to_plain(self) -> Any:
         return self._item
 
 

@@ -65,10 +65,10 @@ BAD: list[tuple[str, dict[str, Any]]] = [
 
 
 class Plan:
-    def read(self) -> list[TodoPhase]:
+    def current_phases(self) -> list[TodoPhase]:
         return []
 
-    def write(self, phases: list[TodoPhase]) -> None:
+    def replace_phases(self, phases: list[TodoPhase]) -> None:
         return None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -46,8 +47,17 @@ class LookTool(PatchTool):
 
 
 @pytest.fixture(autouse=True)
-def new_tools(monkeypatch: pytest.MonkeyPatch) -> None:
+def new_tools(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(catalog, "TOOLS", [*catalog.TOOLS, PatchTool, LookTool])
+    forget_facts()
+    yield
+    forget_facts()
+
+
+def forget_facts() -> None:
+    """What a program knows of its tools never changes, so it is looked up once."""
+    catalog.all_facts.cache_clear()
+    catalog.facts_of.cache_clear()
 
 
 def verdict(tool: str, mode: Any) -> str:

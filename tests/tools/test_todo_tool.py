@@ -18,10 +18,10 @@ class Plan:
     def __init__(self) -> None:
         self.phases: list[TodoPhase] = []
 
-    def read(self) -> list[TodoPhase]:
+    def current_phases(self) -> list[TodoPhase]:
         return self.phases
 
-    def write(self, phases: list[TodoPhase]) -> None:
+    def replace_phases(self, phases: list[TodoPhase]) -> None:
         self.phases = phases
 
     def states(self) -> dict[Any, str]:

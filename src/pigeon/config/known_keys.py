@@ -1,8 +1,8 @@
 """Keys of a settings file that Pigeon does not read: which are mistakes, and the probably intended keys.
 
 Settings files are shared with other agents of the family, so their keys are not mistakes. Everything else is reported
-with the nearest known key. `find_hidden_rules` is for the one dangerous mistake: permission rules under another name,
-which would be ignored. Only imported for a file with a key that `settings.py` does not declare.
+with the nearest known key. `find_misnamed_rules_key` is for the one dangerous mistake: permission rules under another
+name, which would be ignored. Only imported for a file with a key that `settings.py` does not declare.
 """
 
 from __future__ import annotations

@@ -142,7 +142,7 @@ class Observer:
         if reads_context:
             from pigeon.resources.context_files import read_context_files
 
-            # `_report_opened_files` cannot see these: it does not know the folder in which a name is opened.
+            # `_start_printing_opened_files` cannot see these: it does not know the folder in which a name is opened.
             for file in read_context_files(agent_dir, session.journal.cwd, lambda problem: None):
                 self._print_verbose(f"reads {file.path}")
         session.bus.add_announcer(self._on_event)

@@ -56,7 +56,7 @@ class StartSchedule:
             self._connect_all()
 
     async def wait_for_turn(self) -> None:
-        """Wait until fewer than `MOST_STARTING` others are starting; `release_turn` follows."""
+        """Wait until fewer than `MOST_STARTING` others are starting; `release_turn_when_settled` follows."""
         await self._turns.acquire()
 
     async def release_turn_when_settled(self, server: ToolServer) -> None:

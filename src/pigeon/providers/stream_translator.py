@@ -33,8 +33,8 @@ class StreamTranslator(ABC):
     """Turns the events of one answer into deltas; an API subclasses it, `http/exchange` drives it.
 
     `done` means that the stream needs no further event. `raw_stop` is the stop reason as the provider sent it. A
-    translation counts what it keeps for later (signatures, calls without a name) with `count_held`, since no delta
-    shows it.
+    translation counts what it keeps for later (signatures, calls without a name) with `count_held_characters`, since no
+    delta shows it.
     """
 
     def __init__(self, most_held: int = MOST_HELD) -> None:

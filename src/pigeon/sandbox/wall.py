@@ -46,8 +46,8 @@ class Wall:
 
     With `apart`, bubblewrap runs in a namespace where later mounts do not appear; on its own it would let them in.
 
-    `begin_program` and `end_program` are called around each command: while one runs, stand-ins are where commands must
-    create nothing. They are locked, so that of several agents in a folder the last one removes them.
+    `prepare_program` and `on_program_ended` are called around each command: while one runs, stand-ins are where
+    commands must create nothing. They are locked, so that of several agents in a folder the last one removes them.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Wall:
     async def prepare_program(
         self, program: str, argv: Sequence[str], cwd: str, environment: Mapping[str, str]
     ) -> EnclosedProgram:
-        """The program to run instead; raises `OSError` if there is none. `end_program` must follow."""
+        """The program to run instead; raises `OSError` if there is none. `on_program_ended` must follow."""
         _check_program(program, cwd)
         plan = plan_of(self.policy, self._artifacts())
         self._running += 1

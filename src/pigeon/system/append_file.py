@@ -141,8 +141,8 @@ def agree_on_path(link: str, path: str) -> str:
     """Returns the path at which all processes that call this for the same `link` at the same time create a file.
 
     The first caller decides, and none waits: the link either is created at once or exists and holds the path. The
-    process that has created the file removes the link (`end_agreement`); a link left by a killed process does not
-    count. Raises `OSError`.
+    process that has created the file removes the link (`remove_agreement_link`); a link left by a killed process does
+    not count. Raises `OSError`.
     """
     make_private_folder(os.path.dirname(link))
     for _ in range(_AGREEMENT_TRIES):

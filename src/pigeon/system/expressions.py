@@ -116,18 +116,25 @@ def _to_regex_syntax(text: str) -> str:
     """An expression of ECMA-262 as `regex` writes it; raises `ValueError` for what the standard does not know."""
     parts: list[str] = []
     is_in_set = is_after_class = False
+    start, has_negated_class = 0, False  # of the set that is read
     for token in re.finditer(_ECMA_TOKEN, text):
         sign, kind = token[0], token.lastgroup
         if kind == "unknown" and not is_in_set:
             raise ValueError(f"unknown sign {sign}")
         if sign[0] == "\\":
+            has_negated_class |= kind == "class" and token[kind][0].isupper()
             sign = _escape_to_regex_syntax(token, is_in_set)
         elif is_in_set:
             is_in_set = sign[-1] != "]"
-            sign = "\\" + sign if sign[0] == "[" or kind == "dash" or (sign == "-" and is_after_class) else sign
+            if not is_in_set and has_negated_class and parts[start + 1] == "^":
+                # `regex` takes a set like [^\s\S] for any character.
+                parts[start : start + 2], sign = ["(?:(?!["], "])(?s:.))"
+            else:
+                sign = "\\" + sign if sign[0] == "[" or kind == "dash" or (sign == "-" and is_after_class) else sign
         elif kind == "set":
             sign = {"[]": "(?!)", "[^]": "(?s:.)"}.get(sign, sign)
             is_in_set = sign == "["
+            start, has_negated_class = len(parts), False
         elif sign == "$":
             sign = r"\Z"
         is_after_class = kind == "class"

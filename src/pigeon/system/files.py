@@ -1,10 +1,11 @@
 """Careful file access: reads with a limit, replacements that are complete or do not happen, and writes in turn.
 
-`swap_file` puts a new file in the place of another in one step; `replace_file` does that for a file of the user, keeps
-its links, mode and owner, and writes in place where a swap is impossible: the file has several names, or its folder
-takes no new file. Writing in place promises that a failure leaves the old content: the space is reserved before the
-first byte changes, what was overwritten is put back, and if even that fails, the old content is saved elsewhere and the
-error names the place. `read_text` and its relatives are for texts that users write: UTF-8 with or without a mark.
+`replace_file_atomically` puts a new file in the place of another in one step; `replace_file` does that for a file of
+the user, keeps its links, mode and owner, and writes in place where a swap is impossible: the file has several names,
+or its folder takes no new file. Writing in place promises that a failure leaves the old content: the space is reserved
+before the first byte changes, what was overwritten is put back, and if even that fails, the old content is saved
+elsewhere and the error names the place. `read_text` and its relatives are for texts that users write: UTF-8 with or
+without a mark.
 """
 
 from __future__ import annotations

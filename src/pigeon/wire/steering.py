@@ -2,7 +2,7 @@
 limits.
 
 A plan is a list of phases with tasks. A stream rule is advice for the model that is given when what it writes matches
-the rule's condition. Limits say how much a run or a conversation may use; `limits_of` is the one check of them, for
+the rule's condition. Limits say how much a run or a conversation may use; `parse_limits` is the one check of them, for
 commands, options and settings.
 """
 

@@ -41,7 +41,7 @@ async def test_a_run_ends_its_own_prompts_only() -> None:
     assert turns.join_run(one, "1")
     assert turns.join_run(other, "2")
     assert turns.has_joined
-    assert turns.end_run("1", PromptEnd("end_turn")) == [one]
+    assert turns.record_run_end("1", PromptEnd("end_turn")) == [one]
     assert turns.find(waiting.message_id) is waiting
     turns.remove(one)
     assert (turns.find(one.message_id), len(turns)) == (None, 2)

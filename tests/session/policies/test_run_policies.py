@@ -162,7 +162,7 @@ async def test_an_answer_is_cut_by_whichever_watch_wants_it() -> None:
         def make_watch(self) -> Cuts:
             return self
 
-        def process_event(self, event: StreamEvent) -> TtsrTriggered | None:
+        def check_for_cut(self, event: StreamEvent) -> TtsrTriggered | None:
             return TtsrTriggered(rules=[]) if isinstance(event, TextDelta) and self.word in event.delta else None
 
     for first, second in (("bad", "never"), ("never", "bad")):

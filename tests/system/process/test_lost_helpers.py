@@ -122,7 +122,9 @@ async def test_commands_that_wait_for_a_helper_that_dies_get_another(processes: 
         command.close()
 
 
-@pytest.mark.parametrize("place", [(ForkServer, "request_fork"), (reaper.ReaperConnection, "run")], ids=["fork", "run"])
+@pytest.mark.parametrize(
+    "place", [(ForkServer, "request_fork"), (reaper.ReaperConnection, "start_process")], ids=["fork", "run"]
+)
 @pytest.mark.parametrize("times", [1, 2, 9])
 async def test_a_helper_that_hangs_up_while_it_gets_a_command_is_replaced(
     processes: ProcessOwner, monkeypatch: pytest.MonkeyPatch, place: tuple[type, str], times: int

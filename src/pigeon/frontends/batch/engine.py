@@ -41,17 +41,17 @@ class TaskEngine(Protocol):
         ...
 
     async def reserve_money(self, task: str, share: float) -> bool:
-        """Reserve money for a task (`SharedLimits.reserve`)."""
+        """Reserve money for a task (`SharedLimits.reserve_money`)."""
         ...
 
     async def release_money(self, task: str) -> float:
-        """Release a task's money and return what it has spent (`SharedLimits.release`)."""
+        """Release a task's money and return what it has spent (`SharedLimits.release_money`)."""
         ...
 
     async def get_total_cost(self) -> float: ...
 
     async def find_provider_pauses(self) -> dict[str, float]:
-        """The providers that refuse requests, with the seconds until the next request (`SharedLimits.pauses`)."""
+        """The providers that refuse requests, with the seconds until the next request."""
         ...
 
     async def stop(self, reason: str) -> None:

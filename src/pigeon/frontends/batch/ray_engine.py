@@ -286,11 +286,11 @@ class RayEngine:
             future.set_exception(FatalTask(f"Ray has not answered for {SILENCE_SECONDS:g} s"))
 
     async def reserve_money(self, task: str, share: float) -> bool:
-        kept = await self._call_actor("reserve", task, share)
+        kept = await self._call_actor("reserve_money", task, share)
         return True if kept is None else bool(kept)
 
     async def release_money(self, task: str) -> float:
-        return float(await self._call_actor("release", task) or 0.0)
+        return float(await self._call_actor("release_money", task) or 0.0)
 
     async def get_total_cost(self) -> float:
         answer = await self._call_actor("update_total_cost", self._spent)
@@ -299,7 +299,7 @@ class RayEngine:
         return self._spent
 
     async def find_provider_pauses(self) -> dict[str, float]:
-        return dict(await self._call_actor("pauses") or {})
+        return dict(await self._call_actor("find_provider_pauses") or {})
 
     async def stop(self, reason: str) -> None:
         for reference, _ in list(self._running.values()):

@@ -1,7 +1,7 @@
 """The built-in catalogue: the providers that Pigeon knows, and their models from `data/`, read a provider at a time.
 
 The order of `KNOWN` is the order in which a usable default model is searched. `scripts/make_catalog.py` writes the
-data; `secrets` keeps the variables of `key_variables` away from commands.
+data; `secrets` keeps the variables of `list_key_variables` away from commands.
 """
 
 from __future__ import annotations

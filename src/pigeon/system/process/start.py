@@ -35,12 +35,12 @@ class EnclosedProgram(NamedTuple):
 
 
 class CommandWall(Protocol):
-    """Encloses programs (`sandbox/wall`): `begin_program` and `end_program` are called around each of them."""
+    """Encloses programs (`sandbox/wall`): `prepare_program` and `on_program_ended` are called around each of them."""
 
     async def prepare_program(
         self, program: str, argv: Sequence[str], cwd: str, environment: Mapping[str, str]
     ) -> EnclosedProgram:
-        """The program to run instead; raises `OSError` if there is none. `end_program` must follow."""
+        """The program to run instead; raises `OSError` if there is none. `on_program_ended` must follow."""
         ...
 
     def on_program_ended(self) -> None:

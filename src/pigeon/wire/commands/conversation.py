@@ -14,7 +14,7 @@ from pigeon.wire.steering import Limits
 QueueMode = Literal["all", "one-at-a-time"]
 InterruptMode = Literal["immediate", "wait"]
 StreamingBehavior = Literal["steer", "followUp"]
-# Any value is accepted here, because `limits_of` refuses invalid values and unknown names.
+# Any value is accepted here, because `parse_limits` refuses invalid values and unknown names.
 LimitsGiven = Annotated[Json | Absent, Intended(Limits | Absent)]
 
 

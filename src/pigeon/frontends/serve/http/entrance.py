@@ -105,7 +105,7 @@ class Entrance:
             raise
         connection = request.scope.get("state", {}).get("connection")
         if connection is not None:
-            connection.admit()
+            connection.mark_known()
         return token
 
     def is_valid(self, token: Token) -> bool:
