@@ -18,7 +18,7 @@ from pigeon.agent.schema_patterns import CheckTooLong, PatternSearches
 from pigeon.system.expressions import EcmaExpression
 from pigeon.wire.errors import Refusal, ToolFailed
 
-MOST_SECONDS = 1.0
+MOST_SECONDS = 5.0  # a busy machine counts several times the seconds of a quiet one; without a limit it is 10 and more
 NASTY = [
     r"(?!.*foo)bar",
     r"(?=.*[A-Z])(?=.*\d).{8,}",
@@ -96,7 +96,7 @@ def check_everywhere(properties: dict[str, Any], texts: list[str]) -> None:
 def test_searches_for_a_pattern_end_in_a_moment(pattern: str) -> None:
     for texts in TEXTS.values():
         searches = PatternSearches()
-        assert seconds_of(lambda searches=searches, texts=texts: [searches.is_match(pattern, t) for t in texts]) < 0.5
+        assert seconds_of(lambda searches=searches, texts=texts: [searches.is_match(pattern, t) for t in texts]) < 3
 
 
 @pytest.mark.parametrize("place", PLACES)

@@ -43,7 +43,7 @@ class RunTimes:
     """The plugin of the process that starts the tests."""
 
     def __init__(self, config: pytest.Config) -> None:
-        self._cache = config.cache
+        self._cache = getattr(config, "cache", None)
         self._is_whole = is_whole(config)
         self._began = monotonic()
         self._spent: dict[str, float] = defaultdict(float)
