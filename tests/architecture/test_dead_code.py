@@ -30,7 +30,6 @@ METHODS: dict[str, str] = {
     "pigeon.mcp.connector.sign_in.SignIn.get_client_info": _OAUTH,
     "pigeon.mcp.connector.sign_in.SignIn.set_client_info": _OAUTH,
     "pigeon.mcp.connector.sign_in.SignIn.set_tokens": _OAUTH,
-    "pigeon.providers.http.network.Network.connect_tcp": "the HTTP client calls it",
     "pigeon.providers.http.network._ReceiveBuffer.eof_received": _ASYNCIO,
     "pigeon.rpc.worker_link.SupervisorConnection.pause_writing": _ASYNCIO,
     "pigeon.rpc.worker_link.SupervisorConnection.resume_writing": _ASYNCIO,

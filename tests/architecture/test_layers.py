@@ -62,7 +62,7 @@ EDGES: dict[str, set[str]] = {
     },
     "frontends.serve": {
         *("providers.anthropic.api", "providers.demo.api", "providers.openai_chat.api"),
-        *("app", "export.style", "frontends", "providers.http.client", "providers.local_models", "rpc"),
+        *("app", "export.style", "frontends", "providers.http.certificates", "providers.local_models", "rpc"),
         *("session", "dialects", "secrets", "tools.catalog", "transport", "wire", "system"),
     },
     "frontends.batch": {
@@ -70,7 +70,7 @@ EDGES: dict[str, set[str]] = {
         *(
             "providers.local_models",
             "providers.scripted",
-            "providers.http.client",
+            "providers.http.certificates",
             "rpc.in_process",
             "sdk",
             "session.history.file_store",

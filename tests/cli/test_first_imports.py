@@ -13,7 +13,7 @@ FORBIDDEN = {
     "PIL",
     "anyio",
     "email",
-    "httpcore2",
+    "h11",
     "importlib.metadata",
     "json",
     "jsonschema_rs",

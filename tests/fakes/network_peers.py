@@ -155,6 +155,75 @@ class TunnelProxy:
             far_writer.close()
 
 
+class SocksProxy:
+    """A SOCKS 5 proxy; use as an asynchronous context manager. It connects to this machine, whatever the name."""
+
+    def __init__(self, login: tuple[str, str] | None = None, refusal: int = 0) -> None:
+        self._login = login
+        self._refusal = refusal
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self.targets: list[tuple[str, int]] = []
+        self.logins: list[tuple[str, str]] = []
+
+    async def __aenter__(self) -> SocksProxy:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.port: int = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            await self._tunnel(reader, writer)
+        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            pass
+        finally:
+            self._tasks.discard(task)
+            writer.close()
+
+    async def _tunnel(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        version, count = await reader.readexactly(2)
+        methods = await reader.readexactly(count)
+        method = 2 if self._login else 0
+        if version != 5 or method not in methods:
+            writer.write(b"\5\xff")
+            return
+        writer.write(bytes([5, method]))
+        if self._login:
+            _, size = await reader.readexactly(2)
+            user = (await reader.readexactly(size)).decode()
+            password = (await reader.readexactly((await reader.readexactly(1))[0])).decode()
+            if (user, password) != self._login:
+                writer.write(b"\1\1")
+                return
+            self.logins.append((user, password))
+            writer.write(b"\1\0")
+        _, _, _, kind = await reader.readexactly(4)
+        size = (await reader.readexactly(1))[0] if kind == 3 else {1: 4, 4: 16}[kind]
+        host = (await reader.readexactly(size)).decode("latin-1")
+        port = int.from_bytes(await reader.readexactly(2), "big")
+        if self._refusal:
+            writer.write(bytes([5, self._refusal, 0, 1, 0, 0, 0, 0, 0, 0]))
+            return
+        self.targets.append((host, port))
+        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", port)
+        try:
+            # The address it answers with has a name, in two pieces.
+            writer.write(b"\5\0\0\3\x04na")
+            await writer.drain()
+            writer.write(b"me\0\x50")
+            await asyncio.gather(_pass_on(reader, far_writer), _pass_on(far_reader, writer))
+        finally:
+            far_writer.close()
+
+
 async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     while data := await reader.read(65536):
         writer.write(data)

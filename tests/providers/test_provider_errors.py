@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pigeon.providers.errors import classify_failure, from_event, from_exception, from_response, read_retry_after
+from pigeon.providers.http.network_errors import CertificateError, ConnectError, ReadError
 from pigeon.wire.errors import UNEXPECTED
 from support.strategies import json_values, words
 
@@ -272,13 +273,13 @@ def test_a_wait_of_more_than_a_minute_is_named_in_the_text() -> None:
 
 
 def test_connection_failures_say_what_happened() -> None:
-    class ConnectError(Exception):
-        pass
-
-    refused = from_exception(ConnectError("All connection attempts failed"))
-    assert (refused.code, refused.retryable) == ("connection_failed", True)
-    tls = from_exception(ConnectError("[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed"))
+    refused = from_exception(ConnectError("models.example:443: refused"))
+    assert (refused.message, refused.code) == ("Connection failed: models.example:443: refused", "connection_failed")
+    assert refused.retryable
+    tls = from_exception(CertificateError("certificate verify failed"))
     assert (tls.code, tls.retryable) == ("tls_failed", False)
+    unknown = from_exception(OSError(28, "No space left on device"))
+    assert (unknown.message, unknown.retryable) == ("Request failed: [Errno 28] No space left on device", False)
 
 
 def test_a_defect_below_http_shows_no_insides(capsys: pytest.CaptureFixture[str]) -> None:
@@ -306,19 +307,19 @@ def test_a_redirect_names_where_it_leads() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "reason", "cause", "message"),
+    ("kind", "reason", "cause", "message"),
     [
-        ("ReadError", "", "connection reset", "Connection lost: connection reset"),
-        ("ReadError", "", "", "Connection lost: the other side closed it before the answer was complete"),
-        ("RemoteProtocolError", "", None, "Connection lost: the other side closed it before the answer was complete"),
-        ("ReadTimeout", "", None, "The connection timed out: ReadTimeout"),
-        ("WriteError", "broken pipe", "something deeper", "Connection lost: broken pipe"),
+        (ReadError, "", "connection reset", "Connection lost: connection reset"),
+        (ReadError, "", "", "Connection lost: the other side closed it before the answer was complete"),
+        (ConnectionResetError, "", None, "Connection lost: the other side closed it before the answer was complete"),
+        (TimeoutError, "", None, "The connection timed out: TimeoutError"),
+        (BrokenPipeError, "broken pipe", "something deeper", "Connection lost: broken pipe"),
     ],
 )
 def test_an_error_without_a_text_has_that_of_its_cause_or_its_name(
-    name: str, reason: str, cause: str | None, message: str
+    kind: type[Exception], reason: str, cause: str | None, message: str
 ) -> None:
-    error = type(name, (Exception,), {})(reason)
+    error = kind(reason)
     error.__cause__ = None if cause is None else OSError(cause)
     failure = from_exception(error)
     assert (failure.message, failure.retryable) == (message, True)

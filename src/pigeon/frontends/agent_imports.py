@@ -13,12 +13,7 @@ from pigeon.wire import codec
 NOT_OF_AGENTS = ("cli", "frontends", "mcp", "sdk")
 # What those import inside functions.
 LATE = (
-    "anyio._backends._asyncio",
-    "anyio.lowlevel",
-    "anyio.streams.memory",
-    "anyio.streams.stapled",
     "concurrent.futures.thread",
-    "httpcore2",
     "jsonschema_rs",
     "markdown_it",
     "nh3",

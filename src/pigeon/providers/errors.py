@@ -212,47 +212,28 @@ def _numeric_code_text(error: Any) -> str:
 
 def from_exception(error: BaseException) -> Failure:
     """A request that failed below HTTP: name resolution, connection, TLS, a broken transfer."""
-    name = type(error).__name__
-    if name in _OUR_OWN:
-        return Failure(message=_OUR_OWN[name], code="bad_request")
+    from pigeon.providers.http.network_errors import NetworkError, ReadError, ReadTimeout
+
     if isinstance(error, _DEFECTS):
         return report_failure(error)
     reason = str(error).strip()
     cause = error.__cause__ or error.__context__
     if not reason and cause is not None:
         reason = str(cause).strip()
-    if not reason and name in ("ReadError", "RemoteProtocolError"):
-        reason = "the other side closed it before the answer was complete"
-    lead, code, retryable = _TRANSPORT.get(name, ("Request failed", "request_failed", False))
-    if name == "ConnectError" and "certificate" in reason.lower():
-        lead, code, retryable = "TLS failed", "tls_failed", False
-    return Failure(message=f"{lead}: {reason or name}", code=code, retryable=retryable)
+    kind: type[NetworkError] | None = None
+    if isinstance(error, NetworkError):
+        kind = type(error)
+    elif isinstance(error, TimeoutError | ConnectionError):  # of the system
+        kind = ReadTimeout if isinstance(error, TimeoutError) else ReadError
+    if kind is None:
+        return Failure(message=f"Request failed: {reason or type(error).__name__}", code="request_failed")
+    if not reason:
+        reason = kind.usual_reason or type(error).__name__
+    return Failure(message=f"{kind.lead}: {reason}", code=kind.code, retryable=kind.retryable)
 
 
 # Exceptions that no network and no server causes: defects of our own.
 _DEFECTS = (LookupError, TypeError, AttributeError, AssertionError, RecursionError)
-# By class name, so that the HTTP library need not be imported here. These errors of ours quote what could not be sent,
-# which may be a key.
-_OUR_OWN = {
-    "LocalProtocolError": "The request cannot be sent: a header has an illegal value. Check apiKey and headers.",
-    "UnicodeEncodeError": "The request cannot be sent: a header has a letter outside ASCII. Check apiKey and headers.",
-}
-_TRANSPORT = {
-    "ConnectError": ("Connection failed", "connection_failed", True),
-    "ConnectTimeout": ("Connection timed out", "connection_timeout", True),
-    "ReadTimeout": ("The connection timed out", "read_timeout", True),
-    "ReadError": ("Connection lost", "connection_lost", True),
-    "WriteError": ("Connection lost", "connection_lost", True),
-    "StaleConnection": ("Connection lost", "connection_lost", True),
-    "RemoteProtocolError": ("Connection lost", "connection_lost", True),
-    "ProxyError": ("The proxy refused", "proxy_failed", True),
-    "DecodingError": ("The answer cannot be decompressed", "malformed_stream", False),
-    "UnsupportedProtocol": ("Bad base URL", "bad_url", False),
-    "InvalidURL": ("Bad base URL", "bad_url", False),
-    "ConnectionResetError": ("Connection lost", "connection_lost", True),
-    "BrokenPipeError": ("Connection lost", "connection_lost", True),
-    "TimeoutError": ("The connection timed out", "read_timeout", True),
-}
 
 
 def malformed_stream_error(what: str, reason: str) -> StreamBroken:

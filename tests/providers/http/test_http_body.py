@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from fakes.clock import within
 from pigeon.providers.errors import from_exception
-from pigeon.providers.http import client as decompression
-from pigeon.providers.http.client import PIECE_BYTES, DecodingError, decompress_body
+from pigeon.providers.http import decompression
+from pigeon.providers.http.decompression import PIECE_BYTES, decompress_body
 from pigeon.providers.http.exchange import EventTooLong, SseParser
+from pigeon.providers.http.network_errors import DecodingError
 
 STREAM = b"event: a\ndata: 1\n\n: ping\n\ndata: 2\ndata: 3\n\nid: 7\ndata:4\n\n"
 EVENTS = [(b"a", b"1"), (b"", b"2\n3"), (b"", b"4")]

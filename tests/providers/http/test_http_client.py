@@ -15,13 +15,14 @@ from urllib.request import getproxies_environment, proxy_bypass_environment
 import pytest
 
 from fakes.http_server import Hold, HttpServer, Reply, plain
-from fakes.network_peers import BareServer, Peer, TunnelProxy, reply, whole
+from fakes.network_peers import BareServer, Peer, SocksProxy, TunnelProxy, reply, whole
 from pigeon.agent.inference import Failure
 from pigeon.providers.anthropic import adapter as anthropic
 from pigeon.providers.errors import from_exception
 from pigeon.providers.http import client as http
-from pigeon.providers.http.client import HttpClient, HttpResponse, InvalidProxy, InvalidURL, route_to
-from pigeon.providers.http.network import Network
+from pigeon.providers.http import connection_pool
+from pigeon.providers.http.client import HttpClient, HttpResponse, route_to
+from pigeon.providers.http.network_errors import InvalidProxy, InvalidURL
 from pigeon.providers.http.recorders import HttpRequest
 from pigeon.providers.request import RequestPolicy
 from support.model_requests import KEY, a_model, a_request, collect_answer, request_setup
@@ -180,13 +181,13 @@ async def test_an_unknown_certificate_is_an_error_that_is_not_tried_again(
     client: HttpClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[Any] = []
-    connect = Network.connect_tcp
+    connect = connection_pool.connect
 
     def count_call(*arguments: Any, **more: Any) -> Any:
         calls.append(arguments)
         return connect(*arguments, **more)
 
-    monkeypatch.setattr(Network, "connect_tcp", count_call)
+    monkeypatch.setattr(connection_pool, "connect", count_call)
     async with HttpServer([], ssl=server_side()) as server:
         line = request_setup(client, policy=RequestPolicy(max_retries=3))
         refused = await collect_answer(anthropic.stream(a_request(a_model(base_url=server.url)), line))
@@ -318,11 +319,48 @@ async def test_two_clients_of_one_process_believe_their_own_certificates(monkeyp
         await client.aclose()
 
 
-async def test_a_socks_proxy_without_its_package_says_what_to_install() -> None:
-    client = HttpClient({}, proxy="socks5://127.0.0.1:1")
-    with pytest.raises(InvalidProxy, match="socksio"):
-        await client.send(to("http://models.invalid/v1"))
-    await client.aclose()
+@pytest.mark.parametrize(("login", "expected"), [("", None), ("me:w%40rd@", ("me", "w@rd"))])
+@pytest.mark.parametrize("scheme", ["socks5", "socks5h"])
+async def test_a_socks_proxy_resolves_names_and_takes_a_login(
+    environment: dict[str, str], trusted: ssl.SSLContext, scheme: str, login: str, expected: tuple[str, str] | None
+) -> None:
+    async with HttpServer([plain(200, {"n": 1})]) as server, HttpServer([plain(200, {"n": 2})], ssl=trusted) as secure:
+        ports = [int(one.url.rpartition(":")[2]) for one in (server, secure)]
+        async with SocksProxy(login=expected) as proxy:
+            client = HttpClient(environment, proxy=f"{scheme}://{login}127.0.0.1:{proxy.port}")
+            assert await whole(await client.send(to(f"http://localhost.:{ports[0]}/v1"))) == b'{"n": 1}'
+            # The certificate names localhost; the environment says which certificates count.
+            environment["ALL_PROXY"] = f"{scheme}://{login}127.0.0.1:{proxy.port}"
+            assert await whole(await client.send(to(f"https://localhost:{ports[1]}/v1"))) == b'{"n": 2}'
+            await client.aclose()
+            assert proxy.targets == [("localhost.", ports[0]), ("localhost", ports[1])]
+            assert proxy.logins == ([expected] * 2 if expected else [])
+
+
+@pytest.mark.parametrize(
+    ("login", "refusal", "said"),
+    [
+        ("", 5, "connection refused"),
+        ("", 99, "code 99"),
+        ("me:wrong@", 0, "user or password are wrong"),
+    ],
+)
+async def test_a_socks_proxy_that_refuses_is_quoted(login: str, refusal: int, said: str) -> None:
+    async with SocksProxy(login=("me", "word") if login else None, refusal=refusal) as proxy:
+        client = HttpClient({}, proxy=f"socks5://{login}127.0.0.1:{proxy.port}")
+        failure = await failure_of(client, to("https://models.invalid/v1"))
+        await client.aclose()
+    assert (failure.code, failure.retryable) == ("proxy_failed", True)
+    assert said in failure.message
+    assert "wrong@" not in failure.message
+
+
+async def test_a_socks_proxy_that_wants_a_login_says_so_when_there_is_none() -> None:
+    async with SocksProxy(login=("me", "word")) as proxy:
+        client = HttpClient({}, proxy=f"socks5://127.0.0.1:{proxy.port}")
+        failure = await failure_of(client, to("https://models.invalid/v1"))
+        await client.aclose()
+    assert "another login" in failure.message
 
 
 async def test_a_proxy_that_refuses_is_quoted() -> None:
@@ -383,10 +421,10 @@ async def begin_answer(client: HttpClient, server: BareServer) -> tuple[Peer, Ht
     return peer, answer
 
 
-def idle(client: HttpClient) -> list[bool]:
-    """Which of the kept connections can be used again."""
+def idle_count(client: HttpClient) -> int:
+    """How many connections wait for the next request."""
     [pool] = client._pools.values()
-    return [one.is_idle() for one in pool.connections]
+    return len(pool._idle)
 
 
 async def test_the_rest_of_a_released_answer_is_read_before_the_next_request(client: HttpClient) -> None:
@@ -412,7 +450,7 @@ async def test_nobody_waits_for_the_end_of_a_released_answer(client: HttpClient)
         hold.released.set()
         await whole(second)
         await asyncio.gather(*client._background)
-        assert idle(client) == [True, True]
+        assert idle_count(client) == 2
 
 
 async def test_a_released_answer_is_drained_without_another_request(
@@ -432,7 +470,7 @@ async def test_a_released_answer_is_drained_without_another_request(
         assert not done.is_set()
         async with asyncio.timeout(http.DRAIN_AFTER_S + 5):
             await done.wait()
-        assert idle(client) == [True]
+        assert idle_count(client) == 1
 
 
 async def test_too_much_left_or_left_too_late_closes_the_connection(

@@ -22,7 +22,7 @@ from pigeon.frontends.batch.task_link import TaskLink
 from pigeon.frontends.batch.task_process import TaskRequest, decode_request
 from pigeon.frontends.batch.task_run import NO_DISK, run
 from pigeon.frontends.starting import mask_prints, redirect_streams
-from pigeon.providers.http.client import load_default_certificates
+from pigeon.providers.http.certificates import load_default_certificates
 from pigeon.secrets.redactor import Redactor
 from pigeon.system.clock import SteadyLoop
 from pigeon.system.process.fork_server import serve_forks

@@ -19,7 +19,7 @@ from pigeon.frontends.serve.warming import collect_garbage, warm_up
 from pigeon.frontends.serve.worker import decode_request, run_worker
 from pigeon.frontends.serve.worker_process import WARM_UP
 from pigeon.frontends.starting import mask_prints, redirect_streams
-from pigeon.providers.http.client import load_default_certificates
+from pigeon.providers.http.certificates import load_default_certificates
 from pigeon.secrets.redactor import Redactor
 from pigeon.system.process.fork_server import serve_forks
 from pigeon.system.process.immortal_objects import make_all_immortal

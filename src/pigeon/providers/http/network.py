@@ -1,8 +1,6 @@
-"""The network backend of the HTTP library: asyncio's own transports, and one send for a whole request.
+"""Connections to servers: asyncio's own transports, with a buffer that pauses reading.
 
-The library writes a request in pieces, each of which would be a packet and a turn of the event loop. Here the pieces
-are held until the library wants to read. Reading goes on while a connection is idle, so a server that closed it is
-noticed without a request.
+Reading goes on while a connection is idle, so a server that closed it is noticed without a request.
 """
 
 from __future__ import annotations
@@ -11,52 +9,18 @@ import asyncio
 import select
 import ssl
 from collections import deque
-from collections.abc import Iterable
 from typing import Any
 
-import httpcore2
+from pigeon.providers.http.network_errors import (
+    CertificateError,
+    ConnectError,
+    ConnectTimeout,
+    ReadError,
+    StaleConnection,
+)
 
 READ_AHEAD_BYTES = 256 * 1024
 SECOND_ADDRESS_AFTER_S = 0.25
-
-
-class StaleConnection(httpcore2.ReadError):
-    """The server closed a connection that had been used before, before a byte of the new answer came."""
-
-
-class Network(httpcore2.AsyncNetworkBackend):
-    """Opens connections for the library's pool."""
-
-    async def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[Any] | None = None,
-    ) -> httpcore2.AsyncNetworkStream:
-        """A connection to the first address that answers."""
-        loop = asyncio.get_running_loop()
-        local = None if local_address is None else (local_address, 0)
-        # A literal address needs no race; and a cancelled race may leave a socket to the collector.
-        race = None if ":" in host or host[-1:].isdigit() else SECOND_ADDRESS_AFTER_S
-        try:
-            async with asyncio.timeout(timeout):
-                _, received = await loop.create_connection(
-                    _ReceiveBuffer, host, port, local_addr=local, happy_eyeballs_delay=race
-                )
-        except TimeoutError:
-            within = "" if timeout is None else f" within {timeout:g} s"
-            raise httpcore2.ConnectTimeout(f"{host}:{port} did not answer{within}") from None
-        except (OSError, UnicodeError) as error:
-            raise httpcore2.ConnectError(f"{host}:{port}: {error}") from error
-        stream = _BufferedStream(received)
-        for option in socket_options or ():
-            stream.get_extra_info("socket").setsockopt(*option)
-        return stream
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
 
 
 class _ReceiveBuffer(asyncio.Protocol):
@@ -106,14 +70,11 @@ class _ReceiveBuffer(asyncio.Protocol):
             finally:
                 self._waiter = None
 
-    def pop_bytes(self, most: int) -> bytes:
+    def pop_bytes(self) -> bytes:
         """The oldest bytes; empty at the end."""
         if not self._chunks:
             return b""
         chunk = self._chunks.popleft()
-        if len(chunk) > most:
-            self._chunks.appendleft(chunk[most:])
-            chunk = chunk[:most]
         self._size -= len(chunk)
         if self._paused and self._size <= READ_AHEAD_BYTES // 2:
             self._paused = False
@@ -125,76 +86,88 @@ class _ReceiveBuffer(asyncio.Protocol):
             self._waiter.set_result(None)
 
 
-class _BufferedStream(httpcore2.AsyncNetworkStream):
-    """One connection with the interface that the library requires."""
+class NetworkStream:
+    """One connection, plain or encrypted."""
 
     def __init__(self, received: _ReceiveBuffer) -> None:
         self._received = received
-        self._held: list[bytes] = []
         self._served = False
         self._silent_since_served = False
 
-    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        """The next bytes; empty at the end. Held bytes are sent first."""
-        if self._held:
-            self._received.transport.write(b"".join(self._held))
-            self._held.clear()
-            self._silent_since_served = self._served
+    def write(self, data: bytes) -> None:
+        """Send these bytes, without waiting for them to leave."""
+        self._received.transport.write(data)
+        self._silent_since_served = self._served
+
+    async def read(self) -> bytes:
+        """The next bytes; empty at the end."""
         if not self._received.is_readable:
-            try:
-                async with asyncio.timeout(timeout):
-                    await self._received.wait_until_readable()
-            except TimeoutError:
-                raise httpcore2.ReadTimeout(f"nothing came within {timeout:g} s") from None
-        chunk = self._received.pop_bytes(max_bytes)
+            await self._received.wait_until_readable()
+        chunk = self._received.pop_bytes()
         if chunk:
             self._served, self._silent_since_served = True, False
         elif self._silent_since_served:
             raise StaleConnection(str(self._received.error or "the server closed the connection"))
         elif self._received.error is not None:
-            raise httpcore2.ReadError(str(self._received.error)) from self._received.error
+            raise ReadError(str(self._received.error)) from self._received.error
         return chunk
 
-    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        self._held.append(buffer)
-
-    async def aclose(self) -> None:
+    def abort(self) -> None:
         """Drop the connection now, with whatever is still on its way."""
-        self._held.clear()
         self._received.transport.abort()
-        await asyncio.sleep(0)
 
-    async def start_tls(
-        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
-    ) -> httpcore2.AsyncNetworkStream:
+    @property
+    def is_usable(self) -> bool:
+        """Whether another request can be sent: the server has closed nothing, sent nothing, and read all."""
+        transport = self._received.transport
+        # A server that answered early may never read the rest of that request, nor anything after it.
+        if transport.get_write_buffer_size() or self._received.is_readable:
+            return False
+        return not _is_closed_or_readable(transport.get_extra_info("socket"))
+
+    async def start_tls(self, context: ssl.SSLContext, host: str, timeout: float | None = None) -> NetworkStream:
         """The same connection, encrypted from here on."""
         received = self._received
         try:
             async with asyncio.timeout(timeout):
                 transport = await asyncio.get_running_loop().start_tls(
-                    received.transport, received, ssl_context, server_hostname=server_hostname
+                    received.transport, received, context, server_hostname=host
                 )
         except TimeoutError:
-            await self.aclose()
-            raise httpcore2.ConnectTimeout(f"{server_hostname} did not finish the TLS handshake in time") from None
+            self.abort()
+            raise ConnectTimeout(f"{host} did not finish the TLS handshake in time") from None
+        except ssl.SSLCertVerificationError as error:
+            self.abort()
+            raise CertificateError(f"{host}: {error}") from error
         except (OSError, ValueError) as error:
-            await self.aclose()
-            reason = str(error) or "the connection was closed during the TLS handshake"
-            raise httpcore2.ConnectError(f"{server_hostname}: {reason}") from error
+            self.abort()
+            raise ConnectError(
+                f"{host}: {str(error) or 'the connection was closed during the TLS handshake'}"
+            ) from error
+        except BaseException:
+            self.abort()
+            raise
         if transport is None:
-            raise httpcore2.ConnectError(f"{server_hostname} closed the connection during the TLS handshake")
+            raise ConnectError(f"{host} closed the connection during the TLS handshake")
         received.connection_made(transport)
-        return _BufferedStream(received)
+        return NetworkStream(received)
 
-    def get_extra_info(self, info: str) -> Any:
-        """Details of a connection for the pool."""
-        transport = self._received.transport
-        if info == "is_readable":
-            # A server that answered early may never read the rest of that request, nor anything after it.
-            unsent = transport.get_write_buffer_size() > 0
-            return unsent or self._received.is_readable or _is_closed_or_readable(transport.get_extra_info("socket"))
-        names = {"client_addr": "sockname", "server_addr": "peername"}
-        return transport.get_extra_info(names.get(info, info))
+
+async def connect(host: str, port: int, timeout: float | None = None) -> NetworkStream:
+    """A connection to the first address of the host that answers."""
+    # A literal address needs no race; and a cancelled race may leave a socket to the collector.
+    race = None if ":" in host or host[-1:].isdigit() else SECOND_ADDRESS_AFTER_S
+    try:
+        async with asyncio.timeout(timeout):
+            _, received = await asyncio.get_running_loop().create_connection(
+                _ReceiveBuffer, host, port, happy_eyeballs_delay=race
+            )
+    except TimeoutError:
+        within = "" if timeout is None else f" within {timeout:g} s"
+        raise ConnectTimeout(f"{host}:{port} did not answer{within}") from None
+    except (OSError, UnicodeError) as error:
+        raise ConnectError(f"{host}:{port}: {error}") from error
+    return NetworkStream(received)
 
 
 def _is_closed_or_readable(connection: Any) -> bool:

@@ -16,6 +16,7 @@ from msgspec import Struct
 from pigeon.agent.inference import Failure
 from pigeon.agent.interfaces import ModelProvider
 from pigeon.providers.errors import StreamBroken
+from pigeon.providers.http.network_errors import find_error_class
 from pigeon.providers.http.recorders import MASK, HttpRequest
 from pigeon.providers.recording.folders import FolderNames, MovedProvider
 from pigeon.providers.recording.reader import RecordedExchange, Recording
@@ -217,7 +218,7 @@ async def _raise_recorded_failure(exchange: RecordedExchange) -> None:
     end = exchange.end
     if isinstance(end, FailedLine):
         # Failures are distinguished by the names of their classes.
-        raise type(end.error or "RecordedFailure", (Exception,), {})(end.reason)
+        raise find_error_class(end.error)(end.reason)
     if isinstance(end, DroppedLine) or end is None:
         # The answer was abandoned at this point: if the host aborted the run then, it will do so again.
         await asyncio.sleep(HELD_SECONDS)
