@@ -24,6 +24,7 @@ EXCEPTIONS: dict[str, str] = {
     "cli/commands/all.py": "the command `pigeon demo`, which is not the API",
     "rpc/connection.py": "what each feature shows is decided here, for every connection",
     "rpc/session_connection.py": "the few features that change behaviour, each with its reason",
+    "dialects/approval_questions.py": "the tools of oh-my-pi, whose questions its clients read",
     "cli/commands/mcp.py": "a client asks for the feature that it shows",
     "frontends/batch/batch_folder.py": "the files of a batch, which are not sessions",
     "frontends/batch/task_files.py": "the ending of task files, which are not sessions",

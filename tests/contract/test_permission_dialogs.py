@@ -10,7 +10,7 @@ import pytest
 from fakes.model_server import Call, ModelServer
 from support.agent_folders import AgentFolders
 from support.agent_process import Start
-from support.contract import calls, proves, question, reply
+from support.contract import calls, proves, question, reply, results
 from support.records import finished_messages, tool_texts
 
 Record = dict[str, Any]
@@ -54,6 +54,30 @@ def test_a_question_about_a_file_shows_what_would_change(
     reply(host, request, value="Allow once")
     host.wait_end(begun)
     assert (folders.work / "a").read_text() == "one\n2\u202e\n"
+
+
+@proves("permission.dialog_omp", dialects=("omp", "xcsh"))
+@pytest.mark.parametrize("dialect", ["omp", "xcsh"])
+@pytest.mark.parametrize("mode", ["rpc", "rpc-ui"])
+@pytest.mark.parametrize(("answer", "ran"), [("Approve", True), ("Deny", False), ("approve", False), (True, False)])
+def test_clients_of_oh_my_pi_read_the_question_and_answer_it(
+    start: Start, folders: AgentFolders, server: ModelServer, dialect: str, mode: str, answer: Any, ran: bool
+) -> None:
+    host = start("--mode", mode, "--approval-mode", "always-ask", dialect=dialect)
+    begun = calls(
+        host, server, Call("bash", {"command": "echo a\necho b"}), Call("write", {"path": "a", "content": "x"})
+    )
+    command = question(host, begun)
+    assert command["title"] == "Allow tool: bash\nCommand: echo a\necho b"
+    assert command["options"] == ["Approve", "Deny"]
+    after = host.mark()
+    reply(host, command, value=answer)
+    written = question(host, after)
+    assert written["title"] == "Allow tool: write\nPath: a\nContent:\nx"
+    assert written["options"] == ["Approve", "Deny"]
+    reply(host, written, value=answer)
+    assert [failed for failed, _ in results(host, begun)] == [not ran, not ran]
+    assert (folders.work / "a").exists() is ran
 
 
 @proves("permission.dialog_end")

@@ -18,6 +18,7 @@ from pigeon.wire.base import ABSENT, Absent, Record
 from pigeon.wire.choices import DialectName
 from pigeon.wire.codec import encode
 from pigeon.wire.commands import Command, InterruptMode
+from pigeon.wire.dialogs import SelectRequest
 from pigeon.wire.events import (
     AgentSettled,
     AutoCompactionEnd,
@@ -90,6 +91,8 @@ class Dialect:
             return self.convert_tools_declared(event)
         if isinstance(event, ToolCallStarted):
             return (event.to_plain_event(),)
+        if isinstance(event, SelectRequest):
+            return (self.convert_question(event),)
         return (event,)
 
     def convert_tools_declared(self, event: ToolsDeclared) -> Iterable[Record]:
@@ -111,6 +114,10 @@ class Dialect:
     def convert_state(self, state: _T, read: Callable[[], State]) -> _T | State:
         """Row: the answer of `get_state`; `read` gives it with what takes longer to collect, here left out."""
         return state
+
+    def convert_question(self, request: SelectRequest) -> SelectRequest:
+        """Row: the words of a question about permission, here those of the gate."""
+        return request
 
     def convert_message_start(self, event: MessageStart) -> MessageStart:
         """Row: provisional stop reason. An answer also begins its snapshot here."""

@@ -12,12 +12,14 @@ from typing import ClassVar, TypeVar
 
 from msgspec.structs import replace
 
+from pigeon.dialects.approval_questions import to_approval_question
 from pigeon.dialects.base import Dialect, OutputLine, to_older_event, with_member, without_id
 from pigeon.wire.answers import Accepted, LocalOnly, Response, SlashCommand, State, success_response
 from pigeon.wire.base import ABSENT, Absent, Record
 from pigeon.wire.choices import DialectName
 from pigeon.wire.codec import encode
 from pigeon.wire.commands import Command, GetAvailableCommands
+from pigeon.wire.dialogs import SelectRequest
 from pigeon.wire.errors import ABORTED_BEFORE, ENTRY_MISSING
 from pigeon.wire.events import (
     AgentEnd,
@@ -69,6 +71,10 @@ class OhMyPi(Dialect):
     def convert_run_end(self, event: AgentSettled, messages: list[Message]) -> Iterable[Record]:
         """The end of a run as records of this dialect."""
         return (AgentEnd(messages=messages),)
+
+    def convert_question(self, request: SelectRequest) -> SelectRequest:
+        """Row: the words of a question about permission, in which clients look for the tool and the command."""
+        return to_approval_question(request)
 
     def convert_compaction(self, event: CompactionStart | CompactionEnd) -> Iterable[Record]:
         """Row: compaction events under their older name, automatic ones only."""

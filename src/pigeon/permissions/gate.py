@@ -34,7 +34,7 @@ from pigeon.tools.catalog import WRITE
 from pigeon.wire.answers import Permissions, SessionAllowance, SourceRules
 from pigeon.wire.base import Json
 from pigeon.wire.content import ToolCall
-from pigeon.wire.dialogs import ALLOW_ALWAYS, ALLOW_ONCE, DENY
+from pigeon.wire.dialogs import ALLOW_ALWAYS, ALLOW_ONCE, APPROVE, DENY
 from pigeon.wire.errors import Aborted, CallDenied, ToolFailed
 from pigeon.wire.events import PermissionOutcome, ToolOutcome
 
@@ -69,10 +69,10 @@ Ask = Callable[[PermissionQuestion, int], Awaitable[PermissionOutcome]]
 
 
 def outcome_of(value: object) -> PermissionOutcome:
-    """The meaning of an answer: anything but one of the two allowing options is a refusal."""
+    """The meaning of an answer: anything but one of the allowing options is a refusal."""
     if not isinstance(value, str):
         return "denied"
-    return {ALLOW_ONCE: "once", ALLOW_ALWAYS: "session"}.get(value, "denied")  # type: ignore[return-value]
+    return {ALLOW_ONCE: "once", APPROVE: "once", ALLOW_ALWAYS: "session"}.get(value, "denied")  # type: ignore[return-value]
 
 
 class AllowedCall(Struct, frozen=True):

@@ -11,6 +11,8 @@ REQUEST: Literal["extension_ui_request"] = "extension_ui_request"
 ALLOW_ONCE = "Allow once"
 ALLOW_ALWAYS = "Allow for this session"
 DENY = "Deny"
+# The first option of oh-my-pi's question; it means the same as `ALLOW_ONCE`.
+APPROVE = "Approve"
 
 
 class _Request(Outgoing, tag_field="method", kw_only=True):
