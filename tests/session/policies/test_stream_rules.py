@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fakes.agent_loop import answer_with_calls
@@ -18,7 +19,16 @@ from pigeon.agent.scope import Scope
 from pigeon.providers.scripted.model import ScriptedModel, make_scripted_model
 from pigeon.session.history.entry_line import line_from_entry
 from pigeon.session.policies.policy import CompletedTurn
-from pigeon.session.policies.stream_rules import MOST_CUTS, WINDOW, CompiledRule, RuleWatch, StreamRules, Window
+from pigeon.session.policies.stream_rules import (
+    LONGEST_SEARCH,
+    MOST_CUTS,
+    SECONDS_PER_CHARACTER,
+    WINDOW,
+    CompiledRule,
+    RuleWatch,
+    StreamRules,
+    Window,
+)
 from pigeon.wire import codec
 from pigeon.wire.content import ToolCall
 from pigeon.wire.entries import CustomMessageEntry
@@ -325,6 +335,57 @@ def test_a_delta_costs_the_same_at_the_end_of_a_long_answer() -> None:
     for _ in range(5_000):
         watch.check_for_cut(TextDelta(content_index=0, delta="some words of text "))
     assert time.process_time() - began < 5
+
+
+def test_slow_rules_share_the_time_of_an_answer_and_the_others_stay() -> None:
+    slow = [rule(r"(?:[a-z]+ ?){9}\d|(a|b)+?\1{40}c", f"slow{number}") for number in range(20)]
+    setup = RulesSetup(*slow, rule("worse", "good"))
+    words = "a plain answer about nothing in particular " * 70
+    began = time.process_time()
+    assert cut_at(setup, text(*(words[at : at + 3] for at in range(0, len(words), 3)), "worse.")) is not None
+    assert time.process_time() - began < 3
+    assert {report.split()[2] for report in setup.reports} == {one.path for one in slow}
+    assert len(setup.reports) == len(slow)
+
+
+def test_a_rule_that_is_switched_off_in_one_block_is_not_checked_in_another() -> None:
+    setup = RulesSetup(rule(r"(a|aa)+\1b", "slow"))
+    watch = setup.watch()
+    for index in range(3):
+        watch.check_for_cut(TextStart(content_index=index))
+    for index in range(3):
+        watch.check_for_cut(TextDelta(content_index=index, delta="a" * 300))
+    assert len(setup.reports) == 1
+
+
+_atoms = st.sampled_from([r"a", r"[ab]", r"\w", r".", r"(?:a|aa)", r"(\w)\1?", r"(?=a*b)", r"\b", " "])
+_repeated = st.builds(lambda atom, times: f"(?:{atom}){times}", _atoms, st.sampled_from(["+", "*", "+?", "{1,40}"]))
+_expensive_conditions = st.lists(_atoms | _repeated, min_size=1, max_size=5).flatmap(
+    lambda parts: st.sampled_from(["(?:{})+c", "(?:(?:{})+)+c", "{}c", "^(?:{})*?c$", "(?:{}){{30}}c"]).map(
+        lambda form: form.format("".join(parts))
+    )
+)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(_expensive_conditions, min_size=1, max_size=20),
+    st.text("ab ", min_size=20, max_size=200),
+    st.integers(1, 50),
+)
+def test_no_rules_take_more_time_than_an_answer_has(conditions: list[str], words: str, size: int) -> None:
+    compiled = []
+    for one in (rule(condition, str(number)) for number, condition in enumerate(conditions)):
+        with suppress(ValueError):
+            compiled.append(CompiledRule(one))
+    watch = RuleWatch(compiled, RulesSetup().rules, seconds=0.02)
+    answer = (words * 100)[:2000]
+    events = text(*(answer[at : at + size] for at in range(0, len(answer), size)))
+    began = time.thread_time()
+    for event in events:
+        watch.check_for_cut(event)
+    # Twice the budget, what grows with the text, and one search that may have been too long.
+    assert time.thread_time() - began < 2 * 0.02 + 2000 * SECONDS_PER_CHARACTER + LONGEST_SEARCH + 0.5
 
 
 @given(st.lists(st.text(), max_size=8))

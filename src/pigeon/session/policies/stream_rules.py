@@ -4,15 +4,18 @@ A rule is a regular expression on what the model writes. When it matches, the an
 published, the text of the rule is put into the conversation, and the run goes on. Each rule is given once per
 conversation unless it says otherwise, and at most `MOST_CUTS` answers are cut between two messages of the user.
 
-Matching looks at a window that moves along with each block (`Window`). The work per delta is bounded: a window of fixed
-size, and a limit on the time of one search, after which the rule is switched off. Arguments of tools are matched as
-their JSON with the escapes resolved, so that a line break in a file to be written is a line break here.
+Matching looks at a window of fixed size that moves along with each block (`Window`). All searches of one answer share
+a budget of processor time (`SearchBudget`), which grows a little with each character: when half of it is gone, the
+window is searched only after every `STRIDE` characters, and when it is used up, the rules that took most of it are
+switched off. Arguments of tools are matched as their JSON with the escapes resolved, so that a line break in a file to
+be written is a line break here.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from pigeon.agent.inference import BlockKind
@@ -41,6 +44,13 @@ if TYPE_CHECKING:
 
 WINDOW = 1000
 HEAD = 4000
+# What the searches of one answer may take of the processor, and how much more for each character of it.
+SECONDS_PER_ANSWER = 0.25
+SECONDS_PER_CHARACTER = 1e-5
+LONGEST_SEARCH = 0.05
+_SHORTEST_LIMIT = 0.002
+_MOST_HALVINGS = 6
+STRIDE = WINDOW // 4
 CUSTOM_TYPE = "ttsr-injection"
 _SAID = frozenset({"message", "custom_message"})
 MOST_CUTS = 10
@@ -77,9 +87,10 @@ class CompiledRule:
         """True if the rule applies to this kind of block."""
         return any(scope.kind == kind and scope.tool in (None, tool) for scope in self._scopes)
 
-    def is_match(self, window: Window) -> bool:
-        """True if the end of a block matches; a match that could still change waits for more text."""
-        return any(window.has_match(condition) for condition in self._conditions) and self._is_in_scope(window)
+    def is_match(self, window: Window, seconds: float = LONGEST_SEARCH) -> bool:
+        """True if the end of a block matches; a match that could still change waits for more text. Raises `TimeoutError`
+        if one search takes longer than `seconds`."""
+        return any(window.has_match(one, seconds) for one in self._conditions) and self._is_in_scope(window)
 
     def should_interrupt(self, kind: BlockKind) -> bool:
         """True if a match in this kind of block cuts the answer."""
@@ -101,21 +112,24 @@ class Window:
         self._head = ""
         self._broken = ""
         self._closed = False
+        self.unsearched = 0
 
-    def feed_pieces(self, delta: str) -> Iterator[None]:
-        """Add text in steps that fit; check the window after each."""
+    def feed_pieces(self, delta: str) -> Iterator[int]:
+        """Add text in steps that fit, and yield the length of each; check the window after each."""
         if self.kind == "toolCall":
             delta = self._decode_delta(delta)
         for at in range(0, len(delta), WINDOW):
-            self._append_piece(delta[at : at + WINDOW])
-            yield
+            piece = delta[at : at + WINDOW]
+            self._append_piece(piece)
+            self.unsearched += len(piece)
+            yield len(piece)
 
     def close(self) -> None:
         self._closed = True
 
-    def has_match(self, condition: Expression) -> bool:
+    def has_match(self, condition: Expression, seconds: float) -> bool:
         """True if the condition matches in the window, and more text could not undo that."""
-        found = condition.search(self._text, self._start)
+        found = condition.search(self._text, self._start, seconds)
         if found is None:
             return False
         start, end = found
@@ -146,19 +160,48 @@ class Window:
         return _unescape_json(text[:end])
 
 
-def match_rules(rules: Iterable[CompiledRule], window: Window) -> tuple[list[CompiledRule], list[CompiledRule]]:
-    """The rules that match, and those that took too long to decide."""
-    matched: list[CompiledRule] = []
-    slow: list[CompiledRule] = []
-    for rule in rules:
-        try:
-            found = rule.is_match(window)
-        except TimeoutError:
-            slow.append(rule)
-            continue
-        if found:
-            matched.append(rule)
-    return matched, slow
+class SearchBudget:
+    """The processor time that the rules may take for one answer, and what each of them has taken."""
+
+    def __init__(self, seconds: float) -> None:
+        self._whole = self._left = seconds
+        self._taken: dict[CompiledRule, float] = {}
+        self._halvings = 0
+
+    @property
+    def is_used_up(self) -> bool:
+        """True if halving the budget again and again was of no use: what is left of the answer must not be checked."""
+        return self._halvings > _MOST_HALVINGS
+
+    @property
+    def is_scarce(self) -> bool:
+        return self._left < self._whole / 2
+
+    @property
+    def longest_search(self) -> float:
+        return min(LONGEST_SEARCH, max(self._left, _SHORTEST_LIMIT))
+
+    def grow(self, characters: int) -> None:
+        self._left = min(self._left + SECONDS_PER_CHARACTER * characters, self._whole)
+
+    def spend(self, rule: CompiledRule, seconds: float) -> None:
+        self._taken[rule] = self._taken.get(rule, 0.0) + seconds
+        self._left -= seconds
+
+    def take_wasteful_rules(self) -> list[CompiledRule]:
+        """The rules to switch off because the budget is used up: those that took clearly more than a fair share.
+
+        The others continue with half the budget, so that no number of rules can take more than twice as much.
+        """
+        if self._left > 0:
+            return []
+        fair = sum(self._taken.values()) / len(self._taken) / 4
+        wasteful = [rule for rule, taken in self._taken.items() if taken > fair]
+        self._taken.clear()
+        self._halvings += 1
+        self._whole /= 2
+        self._left = self._whole
+        return wasteful
 
 
 def _compile_condition(text: str) -> Expression:
@@ -268,11 +311,16 @@ class StreamRules(RunPolicy):
         self._cut = cutting
         return TtsrTriggered(rules=[rule.rule for rule in cutting])
 
-    def disable_slow_rules(self, rules: list[CompiledRule]) -> None:
+    def report_unchecked_answer(self) -> None:
+        self._report("The rest of this answer is not checked against rules: their conditions take too long to check")
+
+    def disable_slow_rules(self, rules: Container[CompiledRule]) -> None:
         """Switch off rules whose expressions take too long, for this conversation."""
-        for rule in rules:
-            self._report(f"The rule {rule.rule.path} is switched off: its condition takes too long to check")
-        self._rules = [rule for rule in self._load_rules() if rule not in rules]
+        before = self._load_rules()
+        for rule in before:
+            if rule in rules:
+                self._report(f"The rule {rule.rule.path} is switched off: its condition takes too long to check")
+        self._rules = [rule for rule in before if rule not in rules]
 
     async def after_turn(self, turn: CompletedTurn) -> Sequence[Spoken]:
         """The rules that the last answer triggered, as a message to continue with."""
@@ -310,9 +358,10 @@ class StreamRules(RunPolicy):
 class RuleWatch:
     """Checks one streaming answer against the rules that may match."""
 
-    def __init__(self, rules: list[CompiledRule], owner: StreamRules) -> None:
-        self._rules = rules
+    def __init__(self, rules: list[CompiledRule], owner: StreamRules, seconds: float = SECONDS_PER_ANSWER) -> None:
+        self._rules = dict.fromkeys(rules)
         self._owner = owner
+        self._budget = SearchBudget(seconds)
         self._blocks: dict[int, tuple[Window, list[CompiledRule]]] = {}
 
     def check_for_cut(self, event: StreamEvent) -> TtsrTriggered | None:
@@ -337,7 +386,10 @@ class RuleWatch:
             self._blocks[index] = (Window(kind, tool), rules)
 
     def _match_growth(self, window: Window, rules: list[CompiledRule], delta: str) -> TtsrTriggered | None:
-        for _ in window.feed_pieces(delta):
+        for size in window.feed_pieces(delta):
+            self._budget.grow(size)
+            if self._budget.is_scarce and window.unsearched < STRIDE:
+                continue
             cut = self._match_window(window, rules)
             if cut is not None:
                 return cut
@@ -348,13 +400,34 @@ class RuleWatch:
         return self._match_window(window, rules)
 
     def _match_window(self, window: Window, rules: list[CompiledRule]) -> TtsrTriggered | None:
-        matched, slow = match_rules(rules, window)
-        if slow:
-            self._owner.disable_slow_rules(slow)
-        for rule in (*matched, *slow):
-            rules.remove(rule)
-            self._rules = [other for other in self._rules if other is not rule]
+        window.unsearched = 0
+        rules[:] = [rule for rule in rules if rule in self._rules]
+        matched = []
+        for rule in rules:
+            if rule in self._rules and self._is_match(rule, window):
+                matched.append(rule)
+        for rule in matched:
+            self._rules.pop(rule, None)
         return self._owner.on_match(matched, window.kind) if matched else None
+
+    def _is_match(self, rule: CompiledRule, window: Window) -> bool:
+        """Whether a rule matches; this may switch off rules that took too long."""
+        began = time.thread_time()
+        slow: dict[CompiledRule, None] = {}
+        try:
+            return rule.is_match(window, self._budget.longest_search)
+        except TimeoutError:
+            slow[rule] = None
+            return False
+        finally:
+            self._budget.spend(rule, time.thread_time() - began)
+            slow |= dict.fromkeys(self._budget.take_wasteful_rules())
+            if slow:
+                self._owner.disable_slow_rules(slow)
+                self._rules = {other: None for other in self._rules if other not in slow}
+            if self._budget.is_used_up and self._rules:
+                self._owner.report_unchecked_answer()
+                self._rules = {}
 
 
 def make_injection_text(rules: list[Rule], stopped: bool) -> str:
