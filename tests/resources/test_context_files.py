@@ -143,7 +143,7 @@ def test_a_file_that_is_swapped_for_a_link_is_not_read(folders, found, monkeypat
         os.symlink(secret, path)
         return resolve_and_hold(asked)
 
-    monkeypatch.setattr("pigeon.resources.context_files.resolve_and_hold", swap_for_link)
+    monkeypatch.setattr("pigeon.resources.instruction_files.resolve_and_hold", swap_for_link)
     assert found() == []
     assert "leads out of" in folders.reported[0]
 

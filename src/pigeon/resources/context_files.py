@@ -1,8 +1,7 @@
 """Context files: notes of the user and the project for agents, one file per folder.
 
 They are plain text for the model, so they are read whether or not the project is trusted; the prompt notes if it is
-not. For the same reason a link out of the repository is not followed: it would show the model a file that is not the
-project's.
+not. For the same reason only few links are followed (`resources/instruction_files.py`).
 """
 
 from __future__ import annotations
@@ -12,14 +11,13 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
+from pigeon.resources.instruction_files import LinkLimit, check_instruction_file, hold_instruction_file, limit_links
 from pigeon.resources.roots import ancestors
-from pigeon.system.files import check_regular, error_text, read_beginning
-from pigeon.system.paths import resolve_and_hold
+from pigeon.system.files import error_text, read_beginning
 
 NAMES = ("AGENTS.override.md", "AGENTS.md", "AGENTS.MD", "CLAUDE.md", "CLAUDE.MD")
 LARGEST_FILE = 65_536
 LARGEST_ALL = 262_144
-_SPECIAL = ("/proc", "/dev", "/sys")
 
 
 class ContextFile(Struct, frozen=True):
@@ -36,16 +34,13 @@ def read_context_files(agent_dir: str, cwd: str, report: Callable[[str], None]) 
     skipped = _find_repository_and_worktree(cwd)
     paths: dict[str, str] = {}
     for folder in folders:
-        within = None if folder == agent_dir else _find_repository_root(folder)
-        path = _find_file_in(folder, within, report)
-        if path is not None and not (
-            skipped and folder == skipped[0] and _find_file_in(skipped[1], skipped[1], report)
-        ):
+        path = _find_file_in(folder, agent_dir, report)
+        if path is not None and not (skipped and folder == skipped[0] and _find_file_in(skipped[1], agent_dir, report)):
             paths.setdefault(os.path.realpath(path), path)
     found: list[ContextFile] = []
     room = LARGEST_ALL
     for path in reversed(paths.values()):  # the nearest matters most, so it gets its room first
-        file = _read_context_file(path, min(LARGEST_FILE, room), os.path.dirname(path) == agent_dir, report)
+        file = _read_context_file(path, min(LARGEST_FILE, room), agent_dir, report)
         if file is not None:
             found.append(file)
             room -= len(file.text.encode("utf-8", "replace"))
@@ -53,54 +48,30 @@ def read_context_files(agent_dir: str, cwd: str, report: Callable[[str], None]) 
     return found
 
 
-def _find_file_in(folder: str, within: str | None, report: Callable[[str], None]) -> str | None:
+def _find_file_in(folder: str, agent_dir: str, report: Callable[[str], None]) -> str | None:
     """The first readable file of those names; the others are reported."""
     for path in (os.path.join(folder, name) for name in NAMES):
         if not os.path.lexists(path):
             continue
-        problem = _find_reason_not_to_read(path, os.path.realpath(path), within)
-        if problem is None:
+        try:
+            check_instruction_file(path, os.path.realpath(path), _limit_links_in(folder, agent_dir))
             return path
-        report(f"context file not loaded: {problem}")
+        except OSError as error:
+            report(f"context file not loaded: {error_text(error, 'read', path)}")
     return None
 
 
-def _find_reason_not_to_read(path: str, place: str, within: str | None) -> str | None:
-    """Why a file is not read: a repository may show its own files to the model, and no others through links."""
-    if _is_below(place, _SPECIAL):
-        return f"{path} leads to {place}, which is not a project file"
-    if within is not None and not _is_below(place, (within,)):
-        return f"{path} is a link that leads out of {within}"
-    try:
-        check_regular(os.stat(place, follow_symlinks=False).st_mode, path)
-    except OSError as error:
-        return error_text(error, "read", path)
-    return None
+def _limit_links_in(folder: str, agent_dir: str) -> LinkLimit | None:
+    return None if folder == agent_dir else limit_links(folder, trusted=False)
 
 
-def _is_below(place: str, folders: tuple[str, ...]) -> bool:
-    return any(place == folder or place.startswith(folder.rstrip("/") + "/") for folder in folders)
-
-
-def _find_repository_root(folder: str) -> str:
-    """The real path of the repository of a folder; outside of one, that of the folder itself."""
-    real = os.path.realpath(folder)
-    return next((above for above in ancestors(real) if os.path.lexists(os.path.join(above, ".git"))), real)
-
-
-def _read_context_file(path: str, room: int, of_user: bool, report: Callable[[str], None]) -> ContextFile | None:
+def _read_context_file(path: str, room: int, agent_dir: str, report: Callable[[str], None]) -> ContextFile | None:
     if room <= 0:
         report(f"{path} is left out: the context files together are larger than {LARGEST_ALL} bytes")
         return None
+    folder = os.path.dirname(path)
     try:
-        # Held, so that the checked file is the one that is read: a link may have replaced it since then.
-        with resolve_and_hold(path) as held:
-            problem = _find_reason_not_to_read(
-                path, held.place, None if of_user else _find_repository_root(os.path.dirname(path))
-            )
-            if problem is not None:
-                report(f"context file not loaded: {problem}")
-                return None
+        with hold_instruction_file(path, _limit_links_in(folder, agent_dir)) as held:
             text, cut = read_beginning(held, room)
             size = os.stat(held.name, dir_fd=held.open_folder(), follow_symlinks=False).st_size if cut else 0
     except OSError as error:
@@ -109,7 +80,7 @@ def _read_context_file(path: str, room: int, of_user: bool, report: Callable[[st
     if cut:
         report(f"{path} has {size} bytes: only the first {room} are given to the model")
         text += f"\n\n[shortened: {room} of {size} bytes; read the file for the rest]"
-    return ContextFile(path, text, of_user) if text.strip() else None
+    return ContextFile(path, text, folder == agent_dir) if text.strip() else None
 
 
 def _find_repository_and_worktree(cwd: str) -> tuple[str, str] | None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from pigeon.resources.front_matter import read_front_matter, text_of_key
+from pigeon.resources.instruction_files import hold_instruction_file, limit_links_of_root
 from pigeon.resources.roots import ResourceRoot
 from pigeon.system.files import error_text, read_text
 from pigeon.wire.answers import SlashCommand
@@ -87,7 +88,8 @@ def _list_files(root: ResourceRoot, report: Callable[[str], None]) -> list[str]:
 
 def _read_template(path: str, root: ResourceRoot, report: Callable[[str], None]) -> PromptTemplate | None:
     try:
-        parts = read_front_matter(read_text(path))
+        with hold_instruction_file(path, limit_links_of_root(root)) as held:
+            parts = read_front_matter(read_text(held))
     except OSError as error:
         report(f"template not loaded: {error_text(error, 'read', path)}")
         return None

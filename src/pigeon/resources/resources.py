@@ -17,6 +17,7 @@ from pigeon.system.paths import absolute_path
 from pigeon.wire.answers import SlashCommand
 
 if TYPE_CHECKING:
+    from pigeon.resources.instruction_files import LinkLimit
     from pigeon.resources.prompt_templates import Templates
     from pigeon.resources.roots import Kind, ResourceRoot
     from pigeon.resources.skills import Skills
@@ -170,10 +171,13 @@ class Resources:
     def _find_prompt_file(self, name: str) -> str | None:
         """The project's file before the user's; the two are never merged."""
         from pigeon.config.paths import project_dirs
+        from pigeon.resources.instruction_files import limit_links
 
         folders = [*(project_dirs(self._cwd) if self._trusts_project() else ()), self._agent_dir]
-        for path in (os.path.join(folder, name) for folder in folders):
-            if os.path.lexists(path) and (text := self._read_prompt_file(path)) is not None:
+        for folder in folders:
+            path = os.path.join(folder, name)
+            limit = None if folder == self._agent_dir else limit_links(self._cwd, trusted=True)
+            if os.path.lexists(path) and (text := self._read_prompt_file(path, limit)) is not None:
                 return text
         return None
 
@@ -184,11 +188,13 @@ class Resources:
         text = self._read_prompt_file(path)
         return value if text is None else text
 
-    def _read_prompt_file(self, path: str) -> str | None:
+    def _read_prompt_file(self, path: str, limit: LinkLimit | None = None) -> str | None:
+        from pigeon.resources.instruction_files import hold_instruction_file
         from pigeon.system.files import error_text, read_text
 
         try:
-            return read_text(path, LARGEST_PROMPT).strip()
+            with hold_instruction_file(path, limit) as held:
+                return read_text(held, LARGEST_PROMPT).strip()
         except OSError as error:
             self._report_once(f"not used for the system prompt: {error_text(error, 'read', path)}")
             return None

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, get_args
 
 from pigeon.resources.front_matter import read_front_matter
+from pigeon.resources.instruction_files import LinkLimit, hold_instruction_file, limit_links
 from pigeon.system.files import read_beginning
 from pigeon.wire.base import ABSENT, Absent
 from pigeon.wire.steering import Rule, RuleInterrupt, RuleLevel, RuleSource
@@ -35,8 +36,10 @@ def read_rules(folders: Sequence[tuple[str, RuleLevel]], report: Report) -> list
     """All rules that watch the stream; if two have one name, the first counts."""
     found: dict[str, Rule] = {}
     for folder, level in folders:
+        # The folder of the project is the one that has `.pigeon` or the like.
+        limit = limit_links(os.path.dirname(os.path.dirname(folder)), trusted=True) if level == "project" else None
         for path in _list_files(folder, report):
-            rule = _read_rule(path, level, report)
+            rule = _read_rule(path, level, limit, report)
             if rule is not None and rule.condition:
                 found.setdefault(rule.name, rule)
     return list(found.values())
@@ -52,9 +55,10 @@ def _list_files(folder: str, report: Report) -> list[str]:
     return [os.path.join(folder, name) for name in names if name.endswith(ENDINGS) and not name.startswith(".")]
 
 
-def _read_rule(path: str, level: RuleLevel, report: Report) -> Rule | None:
+def _read_rule(path: str, level: RuleLevel, limit: LinkLimit | None, report: Report) -> Rule | None:
     try:
-        text, cut = read_beginning(path, LARGEST)
+        with hold_instruction_file(path, limit) as held:
+            text, cut = read_beginning(held, LARGEST)
     except OSError as error:
         report(f"The rule {path} cannot be read: {error.strerror or error}")
         return None

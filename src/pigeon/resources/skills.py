@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from pigeon.resources.front_matter import read_front_matter, text_of_key
+from pigeon.resources.instruction_files import hold_instruction_file, limit_links_of_root
 from pigeon.resources.roots import ResourceRoot
 from pigeon.system.files import error_text, read_text
 from pigeon.system.ignore_files import IgnoreLines, read_ignore_file
@@ -138,7 +139,7 @@ class Skills:
         if found is None or skill is None:
             return text
         try:
-            body = read_front_matter(read_text(skill.path)).body.strip()
+            body = read_front_matter(_read_skill_text(skill.path, skill.root)).body.strip()
         except OSError as error:
             self._failed(skill.path, error_text(error, "read", skill.path))
             return text
@@ -183,10 +184,15 @@ class Skills:
         return skills
 
 
+def _read_skill_text(path: str, root: ResourceRoot) -> str:
+    with hold_instruction_file(path, limit_links_of_root(root)) as held:
+        return read_text(held)
+
+
 def _read_skill(path: str, root: ResourceRoot, report: Callable[[str], None]) -> Skill | None:
     loose = os.path.basename(path) != FILE
     try:
-        parts = read_front_matter(read_text(path))
+        parts = read_front_matter(_read_skill_text(path, root))
     except OSError as error:
         report(f"skill not loaded: {error_text(error, 'read', path)}")
         return None

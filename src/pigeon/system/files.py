@@ -60,7 +60,7 @@ def error_code(error: OSError) -> str:
 
 def error_text(error: OSError, deed: str, path: str) -> str:
     """`ENOENT: no such file or directory, access '/x'`, the form that hosts know."""
-    if isinstance(error, NotRegular):
+    if error.errno is None:
         return str(error)
     reason = _TEXTS.get(error.errno or 0) or (error.strerror or "input/output error").lower()
     return ". ".join([f"{error_code(error)}: {reason}, {deed} '{path}'", *notes_of(error)])
@@ -112,7 +112,7 @@ def read_rest(descriptor: int, at_most: int) -> bytes:
     return b"".join(parts)
 
 
-def read_text(path: str, at_most: int = _LARGEST_TEXT) -> str:
+def read_text(path: str | HeldPath, at_most: int = _LARGEST_TEXT) -> str:
     """A whole text file of the user; raises `OSError`, also for one that is too large or not a regular file."""
     return _decode_text(read_whole(path, at_most))
 

@@ -88,8 +88,10 @@ class CompiledRule:
         return any(scope.kind == kind and scope.tool in (None, tool) for scope in self._scopes)
 
     def is_match(self, window: Window, seconds: float = LONGEST_SEARCH) -> bool:
-        """True if the end of a block matches; a match that could still change waits for more text. Raises `TimeoutError`
-        if one search takes longer than `seconds`."""
+        """True if the end of a block matches; a match that could still change waits for more text.
+
+        Raises `TimeoutError` if one search takes longer than `seconds`.
+        """
         return any(window.has_match(one, seconds) for one in self._conditions) and self._is_in_scope(window)
 
     def should_interrupt(self, kind: BlockKind) -> bool:
@@ -123,6 +125,9 @@ class Window:
             self._append_piece(piece)
             self.unsearched += len(piece)
             yield len(piece)
+
+    def mark_searched(self) -> None:
+        self.unsearched = 0
 
     def close(self) -> None:
         self._closed = True
@@ -400,7 +405,7 @@ class RuleWatch:
         return self._match_window(window, rules)
 
     def _match_window(self, window: Window, rules: list[CompiledRule]) -> TtsrTriggered | None:
-        window.unsearched = 0
+        window.mark_searched()
         rules[:] = [rule for rule in rules if rule in self._rules]
         matched = []
         for rule in rules:
