@@ -149,6 +149,7 @@ class Owner:
         self.breaks = 0
         self.at_break: Callable[[], object] = lambda: None
         self.crashes: list[Exception] = []
+        self.named_tools: list[str] = []
         self.calls = RunningCalls()
         self.deaf = False
         self.one_at_a_time = False
@@ -162,6 +163,9 @@ class Owner:
         if self.crashes:
             raise self.crashes.pop()
         return a_request(a_model())
+
+    def on_tool_named(self, name: str) -> None:
+        self.named_tools.append(name)
 
     def make_watches(self) -> list[Watch]:
         return [self.next_watches.pop(0)] if self.next_watches else []

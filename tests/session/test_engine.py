@@ -28,6 +28,7 @@ from pigeon.wire.events import (
     CompactionEnd,
     CompactionStart,
     Outbound,
+    ToolExecutionStart,
     ToolOutcome,
 )
 from pigeon.wire.messages import CustomMessage, Message, UserMessage
@@ -390,3 +391,18 @@ async def test_a_compaction_needs_a_model() -> None:
         await compact(setup)
     assert not setup.session.activity.is_busy
     assert setup.heard.of(CompactionEnd)[-1].error_message == "Compaction failed: No model selected"
+
+
+async def test_processes_are_prepared_when_an_answer_names_a_command_and_not_before() -> None:
+    setup = SessionSetup(
+        says("hello"),
+        calls(("read", {}), ("bash", {"command": "true"})),
+        says("done"),
+        tools=(AnyTool("bash"), AnyTool("read")),
+    )
+    await setup.prompt("hi")
+    assert setup.warmings == []
+    await setup.prompt("run it")
+    [before] = setup.warmings
+    assert not any(isinstance(event, ToolExecutionStart) for event in setup.heard.events[:before])
+    await setup.close()

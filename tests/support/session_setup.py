@@ -177,6 +177,7 @@ class SessionSetup:
     ) -> None:
         bus = Bus()
         self.heard = EventLog()
+        self.warmings: list[int] = []  # how many events there were each time that processes were prepared
         self.provider = ScriptedProvider(*scripts)
         self.formats = SettableFormats()
         self.repository = DiskRepository(folder or NOWHERE, persistent=folder is not None)
@@ -219,7 +220,7 @@ class SessionSetup:
                 hooks=hooks,
                 permissions=NoPermissions(),
                 gate=lambda: None,
-                warm_processes=lambda: None,
+                warm_processes=lambda: self.warmings.append(len(self.heard.events)),
                 run_callbacks=(),
                 tool_servers=ConfiguredServers(
                     cast("AgentParts", SimpleNamespace(agent_dir="/nowhere", toolset=toolset))

@@ -226,7 +226,9 @@ class AnswerStream:
         finalize: Callable[[Message], Awaitable[Message]],
         watches: Sequence[Watch] = (),
         limits: AnswerLimits | None = None,
+        on_tool_named: Callable[[str], None] | None = None,
     ) -> None:
+        self._on_tool_named = on_tool_named
         self._began = now()
         self._fold = Fold(request.model, self._began, limits)
         self._now = now
@@ -297,6 +299,8 @@ class AnswerStream:
             if isinstance(delta, Finished):
                 return delta
             event = self._fold.add_delta(delta)
+            if self._on_tool_named is not None and isinstance(delta, BlockOpened) and delta.kind == "toolCall":
+                self._on_tool_named(delta.name)
             if event is not None:
                 await self._announce(event)
             elif isinstance(delta, Metered):

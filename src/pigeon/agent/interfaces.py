@@ -401,6 +401,10 @@ class RunOwner(Protocol):
         """What may cut the next answer; called once per answer, usually empty."""
         ...
 
+    def on_tool_named(self, name: str) -> None:
+        """Called when a streamed answer names a tool, before its arguments have arrived."""
+        ...
+
     async def prepare_message(self, message: SendableT) -> SendableT:
         """The message in a form for models; called right before its `message_start`."""
         ...

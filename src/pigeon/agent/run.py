@@ -127,7 +127,12 @@ class Run:
             await self._publish_message(item.message)
         owner = self._owner
         stream = AnswerStream(
-            await owner.build_request(), self._publish, self._now, owner.finalize_message, owner.make_watches()
+            await owner.build_request(),
+            self._publish,
+            self._now,
+            owner.finalize_message,
+            owner.make_watches(),
+            on_tool_named=owner.on_tool_named,
         )
         scope = self._scope.make_child()
         try:

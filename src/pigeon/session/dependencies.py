@@ -207,7 +207,7 @@ class Dependencies(Struct, frozen=True, kw_only=True):
     hooks: Hooks
     permissions: PermissionControl
     gate: Callable[[], Gate | None]  # what stands before the next tool call
-    warm_processes: Callable[[], None]  # starts what shell commands need, while the model still thinks
+    warm_processes: Callable[[], None]  # starts what shell commands need, while their arguments still arrive
     run_callbacks: Sequence[Callable[[], None]]  # called beside each run's first request
     mask_result: Callable[[ToolResultMessage], ToolResultMessage]  # takes keys out of what a tool returned
     pages: SessionPages

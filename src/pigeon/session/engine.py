@@ -91,8 +91,6 @@ class Engine:
         loop = asyncio.get_running_loop()
         self._settlement.add_run(loop.create_task(self._run_and_settle(opening, scope), name="pigeon-run"))
         # Behind the run's first step, which sends the request.
-        if self._dependencies.toolset.runs_commands:
-            loop.call_soon(self._dependencies.warm_processes)
         for callback in self._dependencies.run_callbacks:
             loop.call_soon(callback)
 

@@ -89,6 +89,11 @@ class SessionRunOwner:
     def make_watches(self) -> Sequence[Watch]:
         return self._policies.make_watches()
 
+    def on_tool_named(self, name: str) -> None:
+        """Prepare for a command while its arguments arrive; answers without one need no process."""
+        if self._dependencies.toolset.facts_of(name).command:
+            self._dependencies.warm_processes()
+
     async def prepare_message(self, message: SendableT) -> SendableT:
         """The message with masked keys in tool results, and with images that models accept. Data of a tool is kept even
         if it is not an image, because the tool cannot send it again."""

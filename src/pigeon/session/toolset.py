@@ -215,11 +215,6 @@ class Toolset:
         """Activate exactly these tools; unknown names are left out."""
         self._active = [name for name in dict.fromkeys(names) if name in self._tools or name in self._lent]
 
-    @property
-    def runs_commands(self) -> bool:
-        """True if one of the active tools runs shell commands."""
-        return any(self.facts_of(name).command for name in self._active)
-
     def active_tools(self) -> dict[str, Tool]:
         return {name: self._require_tool(name) for name in self._active}
 
