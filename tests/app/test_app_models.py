@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from fakes.http_server import HttpServer, plain
 from pigeon.app.models import make_gateway, make_registry, resolve_model_options
 from pigeon.app.options import AgentOptions
 from pigeon.config.credentials import Values
+from pigeon.config.layers import Layers
 from pigeon.config.settings import Settings
 from pigeon.providers.catalog.built_in import list_key_variables
 from pigeon.providers.gateway import Gateway
@@ -19,6 +21,7 @@ from pigeon.secrets.command_environment import tool_environment
 from pigeon.secrets.redactor import Redactor
 from pigeon.system.environment import Environment
 from pigeon.system.process.start import ProcessOwner
+from pigeon.wire import codec
 from pigeon.wire.errors import StartupError
 from pigeon.wire.model import Model
 from support.model_requests import a_model, a_request
@@ -59,13 +62,20 @@ def a_gateway(settings: Settings, environment: Environment) -> Gateway:
     return make_gateway(a_registry(BOTH), settings, environment, NoProviderHooks(), Redactor(), recordings, {})
 
 
+def layers_of(settings: Settings) -> Layers:
+    """These settings as those of a user."""
+    with TemporaryDirectory() as folder:
+        (Path(folder) / "settings.json").write_bytes(codec.encode(settings))
+        return Layers(folder, print)
+
+
 class Chosen:
     """What options and settings come to, and what was reported."""
 
     def __init__(self, options: dict[str, Any], settings: Settings, registry: ModelRegistry) -> None:
         self.problems: list[str] = []
         self.options = resolve_model_options(
-            AgentOptions(**options), around({}), settings, registry, self.problems.append
+            AgentOptions(**options), around({}), layers_of(settings), registry, self.problems.append
         )
         self.model, self.thinking, self.explicit = self.options.model, self.options.thinking, self.options.explicit
 
@@ -119,10 +129,28 @@ def test_a_pattern_that_matches_nothing_is_told_and_the_others_count() -> None:
     assert any("nothing" in problem for problem in choice.problems)
 
 
-def test_a_default_without_a_key_gives_way_to_what_can_be_used() -> None:
+def test_a_default_without_a_key_is_not_replaced() -> None:
     choice = make_choice(settings=DEFAULT, environ={"ANTHROPIC_API_KEY": "1"})
+    assert reference(choice) == "openai/gpt-b"
+    assert "there is no API key for openai/gpt-b: set OPENAI_API_KEY" in choice.options.problem
+
+
+def test_a_default_outside_the_scope_of_the_settings_is_reported() -> None:
+    outside = Settings(default_model="openai/gpt-b", enabled_models=["gpt-a"])
+    choice = make_choice(settings=outside)
+    assert reference(choice) == "openai/gpt-a"
+    (problem,) = choice.problems
+    assert "is not among the enabledModels" in problem
+    assert problem.endswith("Until then openai/gpt-a is used")
+    # A scope that is an option comes before the settings.
+    assert make_choice(settings=outside, models=("claude-a",)).problems == []
+
+
+async def test_a_key_that_is_an_option_is_for_the_default_model() -> None:
+    registry = a_registry({"ANTHROPIC_API_KEY": "1"})
+    choice = Chosen({"api_key": "k"}, DEFAULT, registry)
     assert choice.model is not None
-    assert choice.model.provider == "anthropic"
+    assert (choice.options.problem, (await registry.resolve_access(choice.model)).key) == ("", "k")
 
 
 def test_without_any_key_there_is_no_model_and_that_is_no_error() -> None:

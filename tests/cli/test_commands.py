@@ -157,6 +157,32 @@ def test_without_a_key_models_says_how_to_get_one(pigeon: Run) -> None:
     assert pigeon("models", "--json", code=1) == "[]\n"
 
 
+def test_a_model_that_is_set_is_checked_at_once_and_the_doctor_gives_the_same_reason(
+    pigeon: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+    reason = "cannot be used, because there is no API key for anthropic/claude-sonnet-5: set ANTHROPIC_API_KEY"
+    assert reason in pigeon("config", "set", "defaultModel", "claude-sonnet-5")
+    found = next(
+        one for one in json.loads(pigeon("doctor", "--offline", "--json", code=1)) if one["subject"] == "model"
+    )
+    assert (found["state"], reason in found["found"]) == ("broken", True)
+    assert 'model "nonsense" not found' in pigeon("config", "set", "defaultModel", "nonsense")
+    assert pigeon("config", "set", "defaultModel", "openai/gpt-5.2:high") == "defaultModel = openai/gpt-5.2:high\n"
+    findings = json.loads(pigeon("doctor", "--offline", "--json"))
+    assert [one["found"] for one in findings if one["subject"] == "model"] == [
+        "openai/gpt-5.2, unless --model names another"
+    ]
+
+
+def test_the_doctor_knows_the_settings_of_a_trusted_project(pigeon: Run, folders: AgentFolders) -> None:
+    (folders.work / ".pigeon").mkdir()
+    pigeon("config", "set", "--project", "defaultModel", "demo")
+    assert "demo/guide" not in pigeon("doctor", "--offline", code=1)
+    pigeon("config", "set", "defaultProjectTrust", "always")
+    assert "demo/guide" in pigeon("doctor", "--offline", code=1)
+
+
 def test_settings_are_set_read_and_unset_and_the_rest_of_the_file_stays(pigeon: Run, folders: AgentFolders) -> None:
     path = folders.agent / "settings.json"
     path.write_text('{\n    "quietStartup": true,\n    "retry": {"maxRetries": 2}\n}\n')

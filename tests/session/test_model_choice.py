@@ -48,8 +48,9 @@ class Chosen:
         self.journal = journal or empty_journal()
         self.hooks = Heard()
         self.posted: list[Outbound] = []
+        self.warnings: list[str] = []
         given = ModelOptions(source=KnownModels(*available), model=model, **{"thinking": "low", **options})
-        self.choice = ModelChoice(given, Transcript(self.journal), self.hooks, self.posted.append)
+        self.choice = ModelChoice(given, Transcript(self.journal), self.hooks, self.posted.append, self.warnings.append)
 
     def entries(self) -> list[str]:
         found = [line.entry for line in self.journal.branch]
@@ -246,3 +247,16 @@ def test_a_restored_level_is_remembered_beyond_a_model_that_cannot_do_it() -> No
     assert (chosen.choice.model, chosen.choice.level) == (TWO, "off")
     chosen.choice.select_model("here", "one")
     assert chosen.choice.level == "high"
+
+
+def test_a_conversation_whose_model_is_gone_says_what_it_continues_with() -> None:
+    before = Chosen(ONE)
+    before.choice.record_choice()
+    after = Chosen(TWO, (TWO,), before.journal)
+    after.choice.restore(after.journal.branch)
+    (warning,) = after.warnings
+    assert f"This conversation used {ONE.reference}, " in warning
+    assert warning.endswith(f"it continues with {TWO.reference}")
+    again = Chosen(TWO, (ONE, TWO), before.journal)
+    again.choice.restore(again.journal.branch)
+    assert again.warnings == []

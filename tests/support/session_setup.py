@@ -205,7 +205,7 @@ class SessionSetup:
                 provider=self.provider,
                 output_formats=self.formats,
                 preparation=NoPreparation(),
-                models=ModelChoice(options, transcript, hooks, bus.post),
+                models=ModelChoice(options, transcript, hooks, bus.post, lambda text: None),
                 models_file="/agent/models.json",
                 toolset=toolset,
                 todos=Todos(bus.post, list_plan_tool_names()),

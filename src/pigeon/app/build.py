@@ -208,19 +208,14 @@ class _Builder:
     def _assemble(
         self, decisions: ProjectDecisions, repository: SessionRepository, transcript: Transcript
     ) -> BuiltAgent:
-        options, environment, reports = self._options, self._environment, self._reports
-        settings = self._layers.settings
-        hooks, runner = self._build_hooks(), self._extensions.runner
-        registry = self._registry
+        options, reports = self._options, self._reports
+        hooks, runner, registry = self._build_hooks(), self._extensions.runner, self._registry
         folders = self._folders_by_purpose(transcript.journal)
         gateway = self._build_gateway(runner.hooks if runner else NoProviderHooks(), folders)
         providers = ExtensionProviders(registry, gateway)
         for contributed in runner.contributions.list_providers() if runner else ():
             providers.add(contributed.name, contributed.entry, contributed.provider)
-        chosen = resolve_model_options(options, environment, settings, registry, reports.add_startup_problem)
-        for problem in registry.find_problems():
-            reports.add_startup_problem(problem)
-        models = ModelChoice(chosen, transcript, hooks, self._bus.post)
+        models = self._build_models(transcript, hooks)
         self._recordings.record_agent(models.model, models.level, models.list_available(), folders)
         tools = self._build_tools(transcript, models)
         resources = self._build_resources(transcript.journal.cwd)
@@ -253,6 +248,9 @@ class _Builder:
                 run_callbacks=run_callbacks,
             )
         )
+        # A conversation that goes on has a model of its own.
+        if models.problem:
+            reports.add_startup_warning(models.problem)
         servers.set_commands_listener(session.announce_commands)
         if options.name and options.name.strip():
             self._record_session_name(session.journal, clean_name(options.name))
@@ -265,6 +263,13 @@ class _Builder:
             processes=self._sandbox.processes,
             why_hidden=self._sandbox.hidden_reason,
         )
+
+    def _build_models(self, transcript: Transcript, hooks: Hooks) -> ModelChoice:
+        options, environment, reports, registry = self._options, self._environment, self._reports, self._registry
+        chosen = resolve_model_options(options, environment, self._layers, registry, reports.add_startup_warning)
+        for problem in registry.find_problems():
+            reports.add_startup_problem(problem)
+        return ModelChoice(chosen, transcript, hooks, self._bus.post, reports.show_warning)
 
     def _build_tools(self, transcript: Transcript, models: ModelChoice) -> AgentTools:
         options, runner = self._options, self._extensions.runner

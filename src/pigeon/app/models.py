@@ -7,14 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from pigeon.agent.inference import CacheRetention, Pacing, ProviderHooks
+from pigeon.app.default_model import DefaultModel, find_default_model
 from pigeon.app.options import AgentOptions
 from pigeon.config.credentials import AuthFile, Values
+from pigeon.config.layers import Layers
 from pigeon.config.models_file import read_models_file
 from pigeon.config.settings import ProviderRetrySettings, Settings
 from pigeon.providers.catalog.built_in import (
     BuiltInCatalog,
     list_key_variables,
-    to_current_provider_name,
     to_current_reference,
 )
 from pigeon.providers.gateway import Gateway
@@ -34,12 +35,11 @@ from pigeon.secrets.redactor import Redactor
 from pigeon.session.model_choice import ModelOptions, ScopedModel
 from pigeon.system.environment import Environment
 from pigeon.system.process.start import ProcessOwner
-from pigeon.wire.base import Absent, value_or_default
+from pigeon.wire.base import value_or_default
 from pigeon.wire.errors import StartupError
 from pigeon.wire.model import LEVELS, Model, ThinkingLevel
 
 Report = Callable[[str], None]
-Found = tuple[Model | None, ThinkingLevel | None]
 
 
 def make_registry(
@@ -133,29 +133,42 @@ def _read_cache_retention(environment: Mapping[str, str]) -> CacheRetention:
 
 
 def resolve_model_options(
-    options: AgentOptions, environment: Environment, settings: Settings, registry: ModelRegistry, report: Report
+    options: AgentOptions, environment: Environment, layers: Layers, registry: ModelRegistry, report: Report
 ) -> ModelOptions:
-    """The initial models; raises `StartupError` if a named model does not exist."""
-    built_in = find_local_model(options.model_reference, environment.absolute_path)
+    """The initial models; raises `StartupError` if a model that the options name does not exist."""
+    settings = layers.settings
     scoped = _find_scoped_models(options, settings, registry, report)
-    explicit = bool(built_in or options.model or options.provider)
-    if built_in is not None:
-        found: Found = built_in, None
-    elif explicit:
-        found = _find_named_model(options, registry, report)
-    else:
-        found = _find_default_model(scoped, settings, registry)
-    model, level = found
-    asked = _resolve_asked_level(options, report) or (level if explicit else None)
+    explicit = bool(options.model or options.provider)
+    found = (
+        _find_model_of_options(options, environment, registry, report)
+        if explicit
+        else find_default_model(
+            layers,
+            registry,
+            environment.absolute_path,
+            scoped,
+            _read_levels(settings),
+            report,
+            scope_is_option=bool(options.models),
+        )
+    )
+    model, problem = found.model, found.problem
+    asked = _resolve_asked_level(options, report) or (found.level if explicit else None)
     if options.api_key:
-        _use_key(options.api_key, model, registry)
+        if model is None:
+            raise StartupError(
+                problem or "--api-key requires a model to be specified via --model, --provider/--model, or --models"
+            )
+        registry.use_key(model.provider, options.api_key)
+        problem = ""
     return ModelOptions(
-        source=AvailableModels(registry, built_in),
+        source=AvailableModels(registry, model if found.needs_no_key else None),
         model=model,
-        thinking=asked or level or settings.default_thinking_level,
+        thinking=asked or found.level or settings.default_thinking_level,
         scoped=scoped,
         explicit=explicit,
         explicit_level=asked is not None,
+        problem=problem,
     )
 
 
@@ -173,10 +186,15 @@ def _find_scoped_models(
     return [ScopedModel(model, level) for model, level in scoped]
 
 
-def _find_named_model(options: AgentOptions, registry: ModelRegistry, report: Report) -> Found:
+def _find_model_of_options(
+    options: AgentOptions, environment: Environment, registry: ModelRegistry, report: Report
+) -> DefaultModel:
+    local = find_local_model(options.model_reference, environment.absolute_path)
+    if local is not None:
+        return DefaultModel(local, needs_no_key=True)
     direct = registry.find_listed(options.provider, options.model) if options.provider and options.model else None
     if direct is not None:
-        return direct, None
+        return DefaultModel(direct)
     from pigeon.providers.default_model import resolve_named_model
 
     try:
@@ -185,30 +203,13 @@ def _find_named_model(options: AgentOptions, registry: ModelRegistry, report: Re
         raise StartupError("\n".join([str(error), *registry.find_problems()])) from None
     if match.warning:
         report(match.warning)
-    return match.model, match.level
+    return DefaultModel(match.model, match.level)
 
 
-def _find_default_model(scoped: Sequence[ScopedModel], settings: Settings, registry: ModelRegistry) -> Found:
-    levels = {
-        to_current_reference(name): one for name, one in value_or_default(settings.model_thinking_levels, {}).items()
-    }
-
-    def level_for_model(model: Model | None, otherwise: ThinkingLevel | None) -> ThinkingLevel | None:
-        return levels.get(model.reference, otherwise) if model is not None else None
-
-    preferred = None
-    if not isinstance(settings.default_provider, Absent) and not isinstance(settings.default_model, Absent):
-        preferred = (to_current_provider_name(settings.default_provider), settings.default_model)
-    if scoped:
-        saved = [entry for entry in scoped if (entry.model.provider, entry.model.id) == preferred]
-        chosen = (saved or scoped)[0]
-        return chosen.model, level_for_model(chosen.model, chosen.level)
-    model = registry.find_usable(*preferred) if preferred else None
-    if model is None:
-        from pigeon.providers.default_model import find_first_usable_model
-
-        model = find_first_usable_model(registry)
-    return model, level_for_model(model, None)
+def _read_levels(settings: Settings) -> dict[str, ThinkingLevel]:
+    """The thinking levels of the settings, by model."""
+    named = value_or_default(settings.model_thinking_levels, {})
+    return {to_current_reference(name): level for name, level in named.items()}
 
 
 def _resolve_asked_level(options: AgentOptions, report: Report) -> ThinkingLevel | None:
@@ -216,9 +217,3 @@ def _resolve_asked_level(options: AgentOptions, report: Report) -> ThinkingLevel
     if asked is None and options.thinking:
         report(f'unknown thinking level "{options.thinking}" is ignored')
     return asked
-
-
-def _use_key(key: str, model: Model | None, registry: ModelRegistry) -> None:
-    if model is None:
-        raise StartupError("--api-key requires a model to be specified via --model, --provider/--model, or --models")
-    registry.use_key(model.provider, key)

@@ -57,7 +57,12 @@ class Layers:
         self.doubts = list(self._user_doubts)
         self.project_permissions: Any = None
         self.project_sandboxes: list[tuple[str, Any]] = []
+        self._places: dict[str, str] = {}
         self.settings = self._merge_layers([(self._path, self._user)])
+
+    def place_of(self, key: str) -> str:
+        """The file that a setting is from: the last one that sets it, or the user's."""
+        return self._places.get(key, self._path)
 
     @property
     def user_permissions(self) -> Any:
@@ -115,6 +120,7 @@ class Layers:
 
     def _merge_layers(self, layers: list[tuple[str, dict[str, Any]]]) -> Settings:
         together: dict[str, Any] = {}
+        self._places = {}
         for path, raw in layers:
             wrong: list[str] = []
             given = dict(raw)
@@ -122,7 +128,12 @@ class Layers:
                 given[TOOLS] = join_tool_lists(together.get(TOOLS, []), read_tool_names(raw[TOOLS], wrong.append))
             if isinstance(raw.get(LIMITS), dict):
                 given[LIMITS] = _lower_limits(together.get(LIMITS, {}), raw[LIMITS], wrong.append)
-            together = merge_objects(together, select_valid_keys(given, wrong.append))
+            valid = select_valid_keys(given, wrong.append)
+            self._places |= dict.fromkeys(valid, path)
+            if "defaultProvider" in valid:
+                # The model of another file is one of another provider.
+                together.pop("defaultModel", None)
+            together = merge_objects(together, valid)
             for problem in (f"{path}: {text}" for text in wrong):
                 if problem not in self._reported:
                     self._reported.add(problem)

@@ -111,16 +111,15 @@ def _read_first_line(descriptor: int, seconds: float | None = None) -> bytes:
     raise TimeoutError(errno.ETIMEDOUT, f"no complete line arrived within {seconds:g} s")
 
 
-def run_agent(
-    line: CommandLine, environment: Environment, dialect: Dialect, play: Play, *, refuses_unknown: bool
-) -> int:
+def run_agent(line: CommandLine, environment: Environment, dialect: Dialect, play: Play, *, is_unwatched: bool) -> int:
     """Claim stdin and stdout, build the agent, print its warnings and `play`; returns the exit code.
 
-    `refuses_unknown` decides whether an option that neither Pigeon nor an extension knows is an error or a warning.
+    `is_unwatched` is true for modes that run their prompts at once: then an option that neither Pigeon nor an extension
+    knows is an error instead of a warning, and so is a model of the settings that cannot be used.
     """
     # Before the loop: it opens descriptors, and would get 0 or 1 where the host closed them.
     descriptors = stdio.claim_stdio()
-    return SteadyLoop().run_until_complete(_run_agent(line, environment, dialect, descriptors, play, refuses_unknown))
+    return SteadyLoop().run_until_complete(_run_agent(line, environment, dialect, descriptors, play, is_unwatched))
 
 
 async def _run_agent(
@@ -129,7 +128,7 @@ async def _run_agent(
     dialect: Dialect,
     descriptors: Descriptors,
     play: Play,
-    refuses_unknown: bool,
+    is_unwatched: bool,
 ) -> int:
     options = line.agent.for_dialect(dialect)
     redactor = Redactor()
@@ -145,9 +144,12 @@ async def _run_agent(
         folder = environment.agent_dir(options.agent_dir)
         observer.on_agent_built(agent, time.monotonic() - began, folder, not options.no_context_files)
     unknown = _unknown_options(line, agent)
-    if unknown and refuses_unknown:
+    if unknown and is_unwatched:
         await _close_agent(agent)
         raise UsageError(_unknown_option_text(unknown[0], line, agent))
+    if is_unwatched and agent.session.models.problem:
+        await _close_agent(agent)
+        raise StartupError(agent.session.models.problem)
     for warning in (*(f"unknown option {option} is ignored" for option in unknown), *agent.problems):
         print(f"Warning: {to_printable(warning)}", file=sys.stderr)  # noqa: T201
     # `main` switched the collector off: nothing created during the start is garbage.

@@ -116,7 +116,7 @@ class AgentPermissions:
             return
         from pigeon.permissions.rules import build_layers, describe_unknown_tools
 
-        layers = build_layers(given[0], given[1], mode, reports.report_guard_problem, settings.doubts)
+        layers = build_layers(given[0], given[1], mode, reports.add_startup_warning, settings.doubts)
         layers = replace(layers, host=self._parse_asked_host_rules() if self._layers is None else self._layers.host)
         for problem in describe_unknown_tools(layers, [tool.spec.name for tool in self._session.toolset.all_tools()]):
             reports.add_startup_problem(problem)

@@ -23,6 +23,15 @@ from pigeon.wire.errors import StartupError
 from pigeon.wire.model import Model
 
 
+class ModelNotFound(StartupError):
+    """No model has the name, or several have it: the `reason`, and after that what to do at the command line."""
+
+    def __init__(self, reason: str, advice: str, candidates: Sequence[Model] = ()) -> None:
+        super().__init__(f"{reason}. {advice}")
+        self.reason = reason
+        self.candidates = candidates
+
+
 def resolve_named_model(provider: str | None, pattern: str | None, registry: ModelRegistry) -> ModelMatch:
     """The model that `--provider` and `--model` mean; raises `StartupError` if they match none."""
     name = (pattern or "").strip()
@@ -46,6 +55,48 @@ def resolve_named_model(provider: str | None, pattern: str | None, registry: Mod
     if known is not None and rest:
         return _build_unlisted_model(known, rest, registry)
     raise _not_found_error(name)
+
+
+def resolve_default_model(
+    provider: str, name: str, registry: ModelRegistry, *, provider_is_hint: bool = False
+) -> ModelMatch:
+    """The model that the settings `defaultProvider` and `defaultModel` mean; raises `ModelNotFound`.
+
+    Like `--provider` and `--model`, except for two ways in which settings come about without a person who chooses: the
+    model may name its own provider, and the id of another provider's model is no new model of this one. A provider from
+    another file is a hint.
+    """
+    if not provider:
+        return _resolve_without_provider(name, registry)
+    known = _find_provider(to_current_provider_name(provider), registry)
+    if known is not None and name:
+        model_id, level = split_level(name)
+        for text, wanted in ((name, None), (model_id, level)):
+            listed = registry.find_listed(known, text)
+            if listed is not None:
+                return ModelMatch(model=listed, level=wanted)
+    if name and _split_provider(to_current_reference(name), registry)[0] is not None:
+        return _resolve_without_provider(name, registry)
+    elsewhere = find_by_id(name, registry.all_models()) or find_by_id(split_level(name)[0], registry.all_models())
+    if elsewhere and all(model.provider != known for model in elsewhere):
+        if provider_is_hint:
+            return _resolve_without_provider(name, registry)
+        owners = " and ".join(sorted({model.provider for model in elsewhere}))
+        raise ModelNotFound(
+            f'"{name}" is a model of {owners}, but defaultProvider is "{provider}"',
+            f"Use {elsewhere[0].reference}.",
+        )
+    return resolve_named_model(provider, name, registry)
+
+
+def _resolve_without_provider(name: str, registry: ModelRegistry) -> ModelMatch:
+    try:
+        return resolve_named_model(None, name, registry)
+    except ModelNotFound as error:
+        if not error.candidates or any(registry.has_key(model.provider) for model in error.candidates):
+            raise
+        # Several providers have it, and none can be used yet: the most usual one says which key is missing.
+        return ModelMatch(model=error.candidates[0], level=split_level(name)[1])
 
 
 def _split_provider(name: str, registry: ModelRegistry) -> tuple[str | None, str]:
@@ -73,14 +124,14 @@ def _first_glob_match(pattern: str, registry: ModelRegistry) -> ModelMatch:
     raise _not_found_error(pattern)
 
 
-def _not_found_error(name: str) -> StartupError:
-    return StartupError(f'Model "{name}" not found. Use --list-models to see available models.')
+def _not_found_error(name: str) -> ModelNotFound:
+    return ModelNotFound(f'Model "{name}" not found', "Use --list-models to see available models.")
 
 
 def _require_provider(name: str, registry: ModelRegistry) -> str:
     known = _find_provider(to_current_provider_name(name), registry)
     if known is None:
-        raise StartupError(f'Unknown provider "{name}". Use --list-models to see available providers/models.')
+        raise ModelNotFound(f'Unknown provider "{name}"', "Use --list-models to see available providers/models.")
     return known
 
 
@@ -92,7 +143,7 @@ def _resolve_in_provider(provider: str, name: str, registry: ModelRegistry) -> M
     if not name:
         model = default_model_of(provider, registry)
         if model is None:
-            raise StartupError(f'Provider "{provider}" has no models. Use --list-models to see available models.')
+            raise ModelNotFound(f'Provider "{provider}" has no models', "Use --list-models to see available models.")
         return ModelMatch(model=model)
     match = _match_in_provider(provider, name, registry)
     named, rest = _split_provider(to_current_reference(name), registry)
@@ -140,8 +191,10 @@ def _require_one_usable(name: str, models: Sequence[Model], registry: ModelRegis
         return usable[0]  # one subscription under several names: the first is the ordinary one
     candidates = ", ".join(sorted(model.reference for model in usable or models))
     have = "More than one matching provider is authenticated." if usable else "None of them is authenticated."
-    raise StartupError(
-        f'Model "{name}" is ambiguous across providers: {candidates}. {have} Use --provider or provider/model.'
+    raise ModelNotFound(
+        f'Model "{name}" is ambiguous across providers: {candidates}',
+        f"{have} Use --provider or provider/model.",
+        candidates=usable or models,
     )
 
 

@@ -228,6 +228,20 @@ class ModelRegistry:
             return provider
         return self._find_key_variable(provider) or provider
 
+    def describe_missing_key(self, model: Model) -> str:
+        """That a model has no key, and what to do, in one sentence without a full stop."""
+        text = f"No API key for {model.reference}"
+        stored = self._stored_credential(model.provider)
+        if stored is not None and stored.get("type") == "oauth":
+            return f"{text}: the stored login has expired; store an API key instead"
+        if "apiKey" in self._entries.get(model.provider, {}):
+            why = "a variable is unset, or a command failed, printed more than 64 KiB or took longer than 10 s"
+            return f'{text}: "apiKey" in models.json gives nothing ({why})'
+        known = KNOWN.get(model.provider)
+        if known is not None:
+            return f"{text}: set {known.keys[0]}, pass --api-key, or store a key in auth.json"
+        return f'{text}: set "apiKey" for this provider in models.json, or pass --api-key'
+
     async def resolve_access(self, model: Model) -> Access:
         """Key and headers for one request; raises `NoKey`."""
         provider = model.provider
@@ -252,7 +266,7 @@ class ModelRegistry:
             self._held = used
             self._hold(used)
         if not key and not any(headers.get(name) for name in KEY_HEADERS):
-            raise NoKey(self._missing_key_advice(model, found.stored))
+            raise NoKey(self.describe_missing_key(model))
         return Access(
             key=key, bearer=found.bearer, headers=headers, env={**self._environ, **own} if own else self._environ
         )
@@ -299,18 +313,6 @@ class ModelRegistry:
             if (own and own.get(name)) or self._environ.get(name):
                 return name
         return None
-
-    def _missing_key_advice(self, model: Model, stored: Mapping[str, Any] | None) -> str:
-        text = f"No API key for {model.reference}"
-        if stored is not None and stored.get("type") == "oauth":
-            return f"{text}: the stored login has expired; store an API key instead"
-        if "apiKey" in self._entries.get(model.provider, {}):
-            why = "a variable is unset, or a command failed, printed more than 64 KiB or took longer than 10 s"
-            return f'{text}: "apiKey" in models.json gives nothing ({why})'
-        known = KNOWN.get(model.provider)
-        if known is not None:
-            return f"{text}: set {known.keys[0]}, pass --api-key, or store a key in auth.json"
-        return f'{text}: set "apiKey" for this provider in models.json, or pass --api-key'
 
     def _provider_models_of(self, provider: str) -> ProviderModels:
         found = self._cached.get(provider)

@@ -33,7 +33,7 @@ class ScopedModel(Struct, frozen=True):
 
 class ModelOptions(Struct, frozen=True, kw_only=True):
     """The models to choose from and the initial choice; `explicit` if the model was named at the start,
-    `explicit_level` if the level was."""
+    `explicit_level` if the level was. `problem` is why the model of the settings cannot be used, if it cannot."""
 
     source: ModelSource
     model: Model | None
@@ -41,6 +41,7 @@ class ModelOptions(Struct, frozen=True, kw_only=True):
     scoped: Sequence[ScopedModel] = ()
     explicit: bool = False
     explicit_level: bool = False
+    problem: str = ""
 
 
 class ModelChoice:
@@ -48,18 +49,33 @@ class ModelChoice:
     support it."""
 
     def __init__(
-        self, options: ModelOptions, transcript: Transcript, hooks: Hooks, post: Callable[[Outbound], None]
+        self,
+        options: ModelOptions,
+        transcript: Transcript,
+        hooks: Hooks,
+        post: Callable[[Outbound], None],
+        report: Callable[[str], None],
     ) -> None:
+        """`report` shows a warning to the person."""
         self._source = options.source
         self._hooks = hooks
         self._transcript = transcript
         self._post = post
+        self._report = report
+        self._problem = options.problem
         self._scoped = list(options.scoped)
         self._explicit = options.explicit
         self._explicit_level = options.explicit_level
         self._wanted: ThinkingLevel = options.thinking
         self.model = options.model
         self.level: ThinkingLevel = clamp_level(options.thinking, options.model)
+
+    @property
+    def problem(self) -> str:
+        """Why the model of the settings cannot be used; empty if it can, or if another one was chosen."""
+        if self._problem and self.model is not None and self._source.find_usable(self.model.provider, self.model.id):
+            self._problem = ""  # its key has been added meanwhile
+        return self._problem
 
     def record_choice(self) -> None:
         """Record the choice at the beginning of a conversation."""
@@ -72,7 +88,12 @@ class ModelChoice:
         reference, level = find_last_choice(branch)
         if not self._explicit and reference is not None:
             previous = self.model
-            self.model = self._source.find_usable(*reference) or self.model
+            restored = self._source.find_usable(*reference)
+            self.model = restored or self.model
+            if restored is not None:
+                self._problem = ""
+            if restored is None and (previous is None or (previous.provider, previous.id) != reference):
+                self._report(_describe_replacement("/".join(reference), previous))
             if self.model is not None and self.model is not previous:
                 self._hooks.on_model_selected(self.model, previous, "restore")
         if level is not None and not self._explicit_level:
@@ -143,6 +164,7 @@ class ModelChoice:
             return
         self._transcript.journal.claim_and_reload_file()
         self.model = model
+        self._problem = ""
         self._record_model(model)
         self._apply_level()
         self._hooks.on_model_selected(model, previous, how)
@@ -176,3 +198,8 @@ def find_last_choice(branch: Sequence[EntryLine]) -> tuple[tuple[str, str] | Non
             entry = line.entry
             level = entry.thinking_level if isinstance(entry, ThinkingLevelChange) else None
     return reference, level if level in LEVELS else None
+
+
+def _describe_replacement(reference: str, model: Model | None) -> str:
+    why = f"This conversation used {reference}, which has no key here or does not exist any more"
+    return f"{why}: choose another model" if model is None else f"{why}; it continues with {model.reference}"

@@ -193,9 +193,10 @@ class Prompting:
         if limits.active and (reached := limits.find_exhausted_limit()) is not None:
             self._activity.end()
             raise Refusal(f"{describe_limit(reached)}, in this conversation. {OTHER_LIMITS}", code="limit")
-        if self._dependencies.models.model is None:
+        models = self._dependencies.models
+        if (problem := models.problem) or models.model is None:
             self._activity.end()
-            raise Refusal(NO_MODEL.format(models_file=self._dependencies.models_file))
+            raise Refusal(problem or NO_MODEL.format(models_file=self._dependencies.models_file))
         return scope
 
     async def _start_prompt(

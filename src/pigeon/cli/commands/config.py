@@ -26,6 +26,7 @@ from pigeon.wire.errors import StartupError, UsageError
 
 INDENT = 2
 LONGEST_VALUE = 60
+MODEL_SETTINGS = ("defaultModel", "defaultProvider", "enabledModels")
 
 
 def run_config(call: CommandCall) -> int:
@@ -60,6 +61,8 @@ def _run_action(call: CommandCall, file: SettingsFile) -> int:
         value = _parse_value(call.words[1])
         file.set(call.words[0], value)
         print_line(f"{call.words[0]} = {_to_short_text(value)}")
+        if call.words[0] in MODEL_SETTINGS:
+            _warn_about_model(call)
     elif call.action == "unset":
         key = call.words[0]
         removed = file.unset(key)
@@ -71,6 +74,29 @@ def _run_action(call: CommandCall, file: SettingsFile) -> int:
     else:
         _print_all_settings(file, call.has_option("json"))
     return exit_codes.OK
+
+
+def _warn_about_model(call: CommandCall) -> None:
+    """Print why the model that the settings now name cannot be used, if it cannot: nothing else tells before the next
+    start."""
+    from pigeon.app.models import make_registry, resolve_model_options
+    from pigeon.app.options import AgentOptions
+    from pigeon.config.layers import Layers
+    from pigeon.secrets.redactor import Redactor
+
+    environment, problems = call.environment, list[str]()
+    layers = Layers(environment.agent_dir(), lambda problem: None)
+    if call.has_option("project"):
+        layers.load_project_settings([own_folder(environment.cwd)])
+    registry = make_registry(environment.agent_dir(), environment.variables, environment.cwd or "/", None, Redactor())
+    try:
+        chosen = resolve_model_options(AgentOptions(), environment, layers, registry, problems.append)
+    except StartupError as error:
+        problems.append(str(error))
+    else:
+        problems += [chosen.problem] if chosen.problem else []
+    for problem in problems:
+        print_to_stderr(f"Warning: {problem}")
 
 
 def _print_all_settings(file: SettingsFile, as_json: bool) -> None:

@@ -17,16 +17,16 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from msgspec import Struct
 
 from pigeon import __version__
-from pigeon.app.models import make_registry
+from pigeon.app.models import make_registry, resolve_model_options
 from pigeon.app.options import AgentOptions
 from pigeon.app.sandbox import make_sandbox
 from pigeon.config.layers import Layers
+from pigeon.config.paths import project_dirs
 from pigeon.config.settings import Settings
 from pigeon.frontends.call import CommandCall
 from pigeon.frontends.printing import colour_text, has_colours, print_coloured, print_line
 from pigeon.providers.apis import find_api
-from pigeon.providers.catalog.built_in import to_current_provider_name
-from pigeon.providers.default_model import default_model_of, find_first_usable_model
+from pigeon.providers.default_model import default_model_of
 from pigeon.providers.errors import from_exception
 from pigeon.providers.http.client import HttpClient
 from pigeon.providers.http.recorders import HttpRequest
@@ -37,6 +37,8 @@ from pigeon.system.environment import DOCS_FOLDER, Environment
 from pigeon.system.process.start import ProcessOwner
 from pigeon.system.shell.shell import find_shell
 from pigeon.transport import exit_codes
+from pigeon.trust.decision import initial_decision
+from pigeon.trust.trust_file import saved_decision
 from pigeon.wire.base import Absent, value_or_default
 from pigeon.wire.errors import StartupError
 from pigeon.wire.model import Model
@@ -94,6 +96,8 @@ class CheckedSetup:
         self.folder = environment.agent_dir()
         self.problems: list[str] = []
         self.layers = Layers(self.folder, self.problems.append)
+        if environment.cwd and self._is_trusted(environment.cwd):
+            self.layers.load_project_settings(project_dirs(environment.cwd))
         self.redactor = Redactor()
         # Commands that print keys run behind the configured wall.
         self.wall = make_sandbox(AgentOptions(), environment, self.folder, self.layers, ProcessOwner())
@@ -101,6 +105,13 @@ class CheckedSetup:
         self.registry = make_registry(
             self.folder, environment.variables, environment.cwd or "/", self.wall.processes, self.redactor
         )
+
+    def _is_trusted(self, cwd: str) -> bool:
+        saved, problem = saved_decision(self.folder, cwd)
+        if problem:
+            self.problems.append(problem)
+        default = self.layers.settings.default_project_trust
+        return initial_decision(saved=saved, default=default).trusted is True
 
     def providers_with_keys(self) -> list[str]:
         return [provider for provider in self.registry.providers() if self.registry.has_key(provider)]
@@ -167,23 +178,17 @@ def diagnose_keys(here: CheckedSetup) -> Iterator[Finding]:
 
 
 def diagnose_default_model(here: CheckedSetup) -> Iterator[Finding]:
-    if not here.providers_with_keys():
+    problems: list[str] = []
+    chosen = resolve_model_options(AgentOptions(), here.environment, here.layers, here.registry, problems.append)
+    if chosen.problem:
+        yield Finding("model", "broken", chosen.problem)
         return
-    settings = here.layers.settings
-    model = _find_default_model(settings, here.registry)
-    if model is None:
+    for problem in problems:
+        yield Finding("model", "note", problem)
+    if chosen.model is not None:
+        yield Finding("model", "ok", f"{chosen.model.reference}, unless --model names another")
+    elif here.providers_with_keys():
         yield Finding("model", "broken", "no model can be used", "choose one from `pigeon models` with --model")
-        return
-    named = value_or_default(settings.default_model, model.id)
-    if named != model.id:
-        yield Finding(
-            "model",
-            "note",
-            f"{model.reference}, because there is no key for {named}, which the settings name",
-            "set another: pigeon config set defaultModel ID",
-        )
-        return
-    yield Finding("model", "ok", f"{model.reference}, unless --model names another")
 
 
 def diagnose_shell(here: CheckedSetup) -> Iterator[Finding]:
@@ -275,15 +280,6 @@ async def _prove_sandbox(setup: SandboxControl) -> None:
         await setup.find_working_wall()
     finally:
         await setup.processes.kill_everything()
-
-
-def _find_default_model(settings: Settings, registry: ModelRegistry) -> Model | None:
-    provider, name = settings.default_provider, settings.default_model
-    if not isinstance(provider, Absent) and not isinstance(name, Absent):
-        found = registry.find_usable(to_current_provider_name(provider), name)
-        if found is not None:
-            return found
-    return find_first_usable_model(registry)
 
 
 def _check_folder(subject: str, path: str, advice: str) -> Finding:

@@ -20,7 +20,7 @@ from pigeon.system.environment import Environment
 from pigeon.transport import exit_codes, stdio
 from pigeon.transport.reader import Framing, Reader
 from pigeon.transport.writer import Writer
-from pigeon.wire.errors import UsageError, to_printable
+from pigeon.wire.errors import StartupError, UsageError, to_printable
 
 if TYPE_CHECKING:
     from pigeon.frontends.acp.sessions import Beginning
@@ -155,4 +155,10 @@ class _Beginner:
                 print(f"Warning: {to_printable(problem)}", file=sys.stderr)  # noqa: T201
         agent = Agent.over(built, on_permission, on_dialog)
         await agent.open()
+        models = built.session.models
+        is_new = beginning.session is None and not beginning.unsaved
+        if is_new and models.model is None and models.problem and models.list_available():
+            # Without any key, it is the key that the editor asks for.
+            await agent.close()
+            raise StartupError(models.problem)
         return agent

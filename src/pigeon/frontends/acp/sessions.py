@@ -356,7 +356,7 @@ class EditorSessions:
             raise RpcError(INVALID_REQUEST, str(error)) from None
         try:
             state = await conversation.get_state()
-            if state.model is None and beginning.session is None:
+            if beginning.session is None and not (await conversation.get_available_models()).models:
                 raise RpcError(AUTH_REQUIRED, NO_KEY)
             id = state.session_id
             opened.append(id)

@@ -243,11 +243,12 @@ class PlaceCheck:
     async def _find_build_problem(self, options: AgentOptions) -> str | None:
         built = await build(options, self._environment)
         try:
-            model: Model | None = built.session.models.model
+            models = built.session.models
+            model: Model | None = models.model
             if model is None:
-                return NO_MODEL
-            if self._keys_are_here and model not in built.session.models.list_available():
-                return f"there is no API key for {model.reference}; see: pigeon doctor"
+                return models.problem or NO_MODEL
+            if self._keys_are_here and model not in models.list_available():
+                return models.problem or f"there is no API key for {model.reference}; see: pigeon doctor"
             return None
         finally:
             await built.lifecycle.close_extensions()

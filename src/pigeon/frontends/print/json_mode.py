@@ -59,7 +59,7 @@ def run_json(line: CommandLine, environment: Environment) -> int:
         prompts = prompts_of(started.line, piped, environment, as_one=False, why_hidden=why_hidden)
         return await _run_and_write_json(started, dialect, prompts)
 
-    return run_agent(line, environment, dialect, run_prompts_of_line, refuses_unknown=True)
+    return run_agent(line, environment, dialect, run_prompts_of_line, is_unwatched=True)
 
 
 async def _run_and_write_json(started: StartedAgent, dialect: Dialect, prompts: CallPrompts) -> int:

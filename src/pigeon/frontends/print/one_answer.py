@@ -110,7 +110,7 @@ def _run_one_answer(line: CommandLine, environment: Environment, nothing: str) -
         return await _run_prompt_and_print(started, prompt, wanted)
 
     dialect = make_dialect(DIALECT, __version__, environment.variables)
-    return run_agent(line, environment, dialect, run_prompt_of_line, refuses_unknown=True)
+    return run_agent(line, environment, dialect, run_prompt_of_line, is_unwatched=True)
 
 
 def _parse_schema(given: str, environment: Environment) -> OutputType:

@@ -48,7 +48,7 @@ def run_rpc(line: CommandLine, environment: Environment) -> int:
         )
         return await host.serve(life.on_host_ready, life.close_extensions, life.stop)
 
-    code = run_agent(line, environment, dialect, serve, refuses_unknown=False)
+    code = run_agent(line, environment, dialect, serve, is_unwatched=False)
     die_if_interrupted(code)
     return code
 

@@ -120,7 +120,7 @@ class Chat:
         if trust.waiting and trust.decided_by is None:
             await self._commands.ask_trust(trust.cwd, trust.waiting)
             await self._commands.load_commands()
-        if not self._facts.model:
+        if not self._facts.model and not (await self._conversation.get_available_models()).models:
             await self._offer_demo()
 
     async def _offer_demo(self) -> None:

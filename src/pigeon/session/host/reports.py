@@ -2,8 +2,8 @@
 
 There are two ways to the host. Problems that `build` finds in options and settings are listed in `startup`, and the
 caller prints them (on stderr) before it serves. Everything else is a record on the wire: a notice, or an
-`extension_error`. Problems that make the permission gate stricter than the user may expect go both ways. Records wait
-until `connect` gets a destination.
+`extension_error`. Problems that make the permission gate stricter or the model another than the user may expect go both
+ways. Records wait until `connect` gets a destination.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Reports:
         """Show information that requires no action."""
         self.post(NotifyRequest(id=self._ids.dialog_id(), message=text, notify_type="info"))
 
-    def report_guard_problem(self, text: str) -> None:
-        """Report a problem for which the permission gate fails closed."""
+    def add_startup_warning(self, text: str) -> None:
+        """Add a problem that the person at the host must know as well: a stricter permission gate, another model."""
         if text not in self.startup:
             self.add_startup_problem(text)
             self.show_warning(text)
