@@ -3,6 +3,9 @@ from __future__ import annotations
 import os
 import pty
 import re
+import subprocess
+import sys
+import textwrap
 import threading
 from pathlib import Path
 
@@ -58,6 +61,23 @@ def test_anything_else_chooses_nothing(tmp_path: Path, typed: bytes) -> None:
     _session(tmp_path, "one", "hello")
     chosen, _ = _answering(typed, tmp_path)
     assert isinstance(chosen, StartupError)
+
+
+def test_a_process_without_a_terminal_is_not_ended_by_the_end_of_this_one(tmp_path: Path) -> None:
+    _session(tmp_path, "one", "hello")
+    program = textwrap.dedent("""
+        import os, sys
+        from pigeon.frontends.terminal.picker import pick_session
+        ours, theirs = os.openpty()
+        os.write(ours, b"1\\n")
+        chosen = pick_session(sys.argv[1], os.ttyname(theirs))
+        os.close(theirs)
+        os.close(ours)
+        print(chosen)
+    """)
+    line = [sys.executable, "-c", program, str(tmp_path)]
+    ended = subprocess.run(line, capture_output=True, text=True, start_new_session=True, timeout=30, check=False)
+    assert (ended.returncode, ended.stdout) == (0, f"{tmp_path}/one.jsonl\n"), ended.stderr
 
 
 def test_without_a_terminal_it_says_what_to_do_instead(tmp_path: Path) -> None:

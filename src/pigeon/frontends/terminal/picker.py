@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from pigeon.frontends.cleaning import clean_text
 from pigeon.session.history.file_store import FileStore
 from pigeon.system.environment import refuse_to_choose_session
@@ -15,7 +17,7 @@ MOST = 20
 def pick_session(folder: str, terminal: str = "/dev/tty") -> str:
     """The path of the chosen session; raises `StartupError` without a terminal or a choice."""
     try:
-        screen = open(terminal, "r+b", buffering=0)  # noqa: SIM115 - closed by the block below
+        screen = open(terminal, "r+b", buffering=0, opener=_open_without_adopting)  # noqa: SIM115 - closed below
     except OSError:
         return refuse_to_choose_session(folder)
     with screen:
@@ -28,6 +30,11 @@ def pick_session(folder: str, terminal: str = "/dev/tty") -> str:
     if not chosen.isdecimal() or not 1 <= int(chosen) <= len(rows):
         raise StartupError("No session was chosen")
     return rows[int(chosen) - 1].path
+
+
+def _open_without_adopting(path: str, flags: int) -> int:
+    """A process without a terminal must not be given this one: its end would end the process."""
+    return os.open(path, flags | os.O_NOCTTY)
 
 
 def _row_text(row: SessionRow) -> str:
