@@ -176,10 +176,10 @@ def test_nothing_is_read_before_it_is_asked_for(folders, monkeypatch: pytest.Mon
 
 def test_the_entry_brings_neither_yaml_nor_anything_else_that_is_heavy() -> None:
     code = (
-        "import sys; from pigeon.resources.resources import ResourceOptions, Resources;"
+        "import sys; old = set(sys.modules); from pigeon.resources.resources import ResourceOptions, Resources;"
         "Resources('/a', '/b', True, ResourceOptions(), home='/', base='/', report=print, expansion_failed=print)"
         ".expand('hi');"
-        "print([n for n in ('yaml', 'glob', 'fnmatch', 'pigeon.resources.skills') if n in sys.modules])"
+        "print([n for n in ('yaml', 'glob', 'fnmatch', 'pigeon.resources.skills') if n in set(sys.modules) - old])"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"

@@ -32,7 +32,8 @@ def test_every_exported_name_is_there() -> None:
 def test_importing_the_package_imports_nothing_else() -> None:
     code = "import asyncio, json, sys; old = set(sys.modules); import pigeon; print(sorted(set(sys.modules) - old))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "['__future__', 'pigeon']\n"
+    # Tools that measure coverage have loaded the first one already.
+    assert set(eval(done.stdout)) - {"__future__"} == {"pigeon"}
 
 
 def test_a_client_needs_nothing_of_the_agent() -> None:

@@ -178,7 +178,9 @@ async def test_the_driver_remembers_nothing_of_tasks_that_are_over(tmp_path: Pat
     engine = InstantEngine(folder, lambda spec: result_of(spec, text="y" * 20_000))
     driver = Driver(folder, folder.read_record(), lambda spent, exhausted: engine, Watching())
     # Where tasks and results are made; other threads of the test's process take memory, too.
-    filters = [tracemalloc.Filter(True, name) for name in ("*/pigeon/batches/*", "*/batch_setup.py", __file__)]
+    filters = [
+        tracemalloc.Filter(True, name) for name in ("*/pigeon/frontends/batch/*", "*/support/batch.py", __file__)
+    ]
     sizes = []
     tracemalloc.start()
     try:

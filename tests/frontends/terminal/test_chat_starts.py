@@ -63,7 +63,7 @@ def test_a_key_and_warnings_reach_the_chat_but_no_list_of_processes(tmp_path: Pa
     key = tmp_path / "key"
     key.write_text("sk-from-a-file\n")
     with PtyChat(tmp_path, [*scripted_model_arguments(tmp_path), "--api-key-file", "key"]) as chat:
-        chat.until("settings.json")
+        chat.reads("settings.json")
         chat.send_line("hello")
         chat.until("You said: hello")
         (agent,) = chat.agents()
