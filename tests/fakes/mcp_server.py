@@ -19,7 +19,7 @@ from typing import Any
 MODES = (
     "well", "hangs", "silent_lists", "garbage", "only_garbage", "dies", "dies_in_call", "floods_stdout",
     "floods_stderr", "floods_notifications", "huge_result", "endless_pages", "wrong_ids", "never_answers_calls",
-    "ends_late", "refuses",
+    "ends_late", "refuses", "misfit_results",
 )  # fmt: skip
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}}}
@@ -176,6 +176,8 @@ class ToolServer:
             return None
         if self.mode == "dies_in_call":
             os._exit(7)
+        if self.mode == "misfit_results":
+            return {"content": 7}
         arguments = params.get("arguments") or {}
         name = params["name"]
         if name == "echo" and self.mode == "huge_result":

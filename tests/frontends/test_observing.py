@@ -92,6 +92,21 @@ def test_verbose_says_what_is_read_which_model_is_asked_and_how_long_it_takes(
     assert KEY not in ended.err
 
 
+def test_verbose_says_what_fails_and_what_is_tried_again(folders: AgentFolders, server: ModelServer) -> None:
+    folders.configure(settings={"retry": {"baseDelayMs": 1}})
+    server.answers("hi", Call("bash", {"command": "false"}))
+    server.fails(500, "out of order")
+    server.fails(400, "no such thing", "invalid_request_error")
+    ended = run_pigeon(folders, "-p", "--verbose", *MODEL, "hello")
+    assert ended.code == 1
+    for said in (
+        "pigeon: tool bash: failed after 0.",
+        "pigeon: retry 1 of 3 in 0.001 s\n",
+        "pigeon: answer of fake/fake-1: error: 400 ",
+    ):
+        assert said in ended.err, ended.err
+
+
 def test_a_trace_that_cannot_be_written_is_told_at_the_start(folders: AgentFolders, server: ModelServer) -> None:
     ended = run_pigeon(folders, "-p", "--trace", "nowhere/trace", *MODEL, "hello")
     assert (ended.code, ended.out) == (1, "")

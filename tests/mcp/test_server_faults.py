@@ -92,18 +92,23 @@ async def test_calls_that_are_not_answered_fail_and_a_server_that_dies_is_starte
         "silent": scripted_server("never_answers_calls", timeout=200),
         "dying": scripted_server(),
         "huge": scripted_server("huge_result"),
+        "misfit": scripted_server("misfit_results"),
     }
     agents.write(servers)
     calls = (
         call("mcp__silent__echo"),
         call("mcp__huge__echo"),
+        call("mcp__misfit__echo"),
         call("mcp__dying__die"),
         call("mcp__dying__echo", text="y"),
     )
     async with agents.agent(*calls, "Done.") as agent:
-        silent, huge, died, again = tool_results(await agent.run("go"))
+        silent, huge, misfit, died, again = tool_results(await agent.run("go"))
     assert silent == "The tool server silent has failed: no answer within 0.2 s"
     assert "more than 32 MB" in huge
+    assert misfit.startswith(
+        "The tool server misfit has failed: the server's answer does not fit the protocol (content: "
+    )
     assert "The tool server dying has failed" in died
     assert again == "y", "the call has waited for the new process"
 

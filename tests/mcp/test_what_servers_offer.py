@@ -69,6 +69,8 @@ async def test_progress_is_shown_and_an_abort_reaches_the_server(agents: ServedA
                 shown += [block.text for block in event.partial_result.content]
                 await agent.abort()
         assert shown == ["1 of 3: begun"]
+        result = (await agent.get_messages()).messages[2]
+        assert result.content[0].text == "The call of mcp__s__slow was aborted"
         # The server has heard of it before the next call, which it answers.
         with pytest.raises(pigeon.Refusal):
             await agent.run("/mcp__s__poem")

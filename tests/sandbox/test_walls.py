@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
 import os
 import shutil
@@ -321,6 +322,23 @@ async def test_empty_folders_stand_in_for_what_must_not_be_made_only_while_comma
     assert ran.stdout.split() == [b".agents", b".mcp.json", b".omp", b".pi", b".pigeon", b"made"]
     assert ran.stderr.count(b"Read-only file system") == 2
     assert place.names() == {".git"}
+
+
+async def test_a_command_waits_for_another_agent_that_is_removing_what_stands_in(place: Place) -> None:
+    stands_in = place.work / ".pi"
+    stands_in.mkdir()
+    removing = os.open(stands_in, os.O_RDONLY)
+    fcntl.flock(removing, fcntl.LOCK_EX)
+
+    def remove() -> None:
+        stands_in.rmdir()
+        os.close(removing)
+
+    asyncio.get_running_loop().call_later(0.1, remove)
+    ran = await place.run("ls -A; mkdir .pi/x")
+    assert ran.stdout.split() == [b".agents", b".mcp.json", b".omp", b".pi", b".pigeon"]
+    assert ran.stderr.count(b"Read-only file system") == 1
+    assert place.names() == set()
 
 
 async def test_a_link_that_cannot_be_protected_stops_the_command(place: Place, tmp_path: Path) -> None:

@@ -133,6 +133,18 @@ async def test_leaving_a_message_that_was_sent_again_does_not_abort_the_run_of_t
         assert event.reason == "done"
 
 
+async def test_leaving_the_context_of_a_prompt_aborts_its_run_and_waits_for_its_end(
+    conversations: Conversations,
+) -> None:
+    conversations.script(HANGS, "Next.")
+    async with conversations.start() as agent:
+        async with agent.prompt("go") as events:
+            await first(events, pigeon.TextDelta)
+        assert not (await agent.get_state()).is_streaming
+        assert (await agent.get_messages()).messages[-1].stop_reason == "aborted"
+        assert (await agent.run("again")).text == "Next."
+
+
 async def test_a_message_whose_run_was_over_before_this_conversation_says_so(conversations: Conversations) -> None:
     conversations.script("Done.")
     async with conversations.start() as agent:

@@ -154,6 +154,24 @@ async def test_long_lines_are_bounded_by_their_bytes() -> None:
         await read_until_closed(queue, [])
 
 
+async def test_a_reader_that_reads_is_never_cut_off_however_much_it_has_read() -> None:
+    queue = ReaderQueue()
+    for _ in range(20):
+        queue.put(AgentStart(), size=MOST_BYTES - 1)
+        assert await queue.get() == AgentStart()
+
+
+async def test_progress_that_becomes_shorter_makes_room() -> None:
+    queue = ReaderQueue()
+    for _ in range(MOST_APART):
+        queue.put(AgentStart())
+    for _ in range(20):
+        queue.put(progress("one", "long"), size=MOST_BYTES - 1)
+        queue.put(progress("one", "short"), size=1)
+    queue.put(AgentStart(), size=MOST_BYTES // 2)
+    assert len(await read_all(queue)) == MOST_APART + 2
+
+
 async def test_a_queue_of_one_run_leaves_out_other_runs_and_is_closed_by_their_end() -> None:
     queue = ReaderQueue("2", LookupError("over"))
     queue.put(AgentStart(), "1")

@@ -176,6 +176,8 @@ def test_common_values_are_not_masked(value: str) -> None:
         ("sk-1", ["sk-1"]),
         ("Bearer tok-en", ["Bearer tok-en", "Bearer", "tok-en"]),
         ("Basic dXNlcjpwYXNzd29yZA==", ["Basic dXNlcjpwYXNzd29yZA==", "Basic", "dXNlcjpwYXNzd29yZA==", "password"]),
+        ("Basic not/base64", ["Basic not/base64", "Basic", "not/base64", ""]),
+        ("Basic abcde", ["Basic abcde", "Basic", "abcde"]),
         ("https://user:p%40ss@host/v1", ["p%40ss", "p@ss"]),
         ("https://token@host", ["token"]),
         ("https://host/v1?api_key=abc&model=x", ["abc"]),

@@ -184,6 +184,35 @@ async def test_the_conversation_in_use_can_be_opened_again(tmp_path: Path, linke
     await setup.close()
 
 
+@pytest.mark.parametrize("same", [True, False])
+async def test_the_run_has_ended_before_another_conversation_or_the_same_is_opened(tmp_path: Path, same: bool) -> None:
+    reached = asyncio.Event()
+
+    async def hold() -> None:
+        reached.set()
+        await asyncio.get_running_loop().create_future()
+
+    other = DiskRepository(tmp_path).create_journal(str(tmp_path))
+    other.append_message(user("from there"))
+    other.append_message(assistant_message(text_block("yes")))
+    other.close()
+    setup = SessionSetup(says("to one"), [hold], says("to three"), folder=tmp_path)
+    await setup.prompt("one")
+    running = asyncio.ensure_future(setup.prompt("two"))
+    await reached.wait()
+    old = setup.session.journal
+    assert not await setup.session.switching.veto_or_open(str(old.file if same else other.file))
+    await running
+    roles = ["system", "user", "assistant", "user", "assistant"]
+    assert [line.role for line in old.branch if line.role] == roles, "the old one has the end of its run"
+    assert len(setup.heard.of(AgentSettled)) == 2
+    assert user_texts(setup) == (["one", "two"] if same else ["from there"])
+    if same:
+        assert [line.role for line in setup.session.journal.branch if line.role] == roles
+    await setup.prompt("three")
+    await setup.close()
+
+
 async def test_a_fork_ends_before_the_message_and_gives_its_text(tmp_path: Path) -> None:
     hooks = Asked()
     setup = await make_talked_setup(tmp_path, "one", "two", "three", hooks=hooks)

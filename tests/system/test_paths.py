@@ -142,6 +142,18 @@ def test_the_memory_of_a_process_is_no_file_to_open(tmp_path: Path, path: str) -
     assert for_writing(tmp_path, "/proc/self/status") == f"/proc/{os.getpid()}/status"
 
 
+def test_a_second_mount_of_proc_is_known_by_files_without_a_size(tmp_path: Path) -> None:
+    process = tmp_path / "proc/self"
+    process.mkdir(parents=True)
+    (process / "environ").touch()
+    with pytest.raises(ToolFailed, match="memory, arguments or environment"):
+        for_writing(tmp_path, "proc/self/environ")
+    with pytest.raises(ToolFailed, match="memory, arguments or environment"):
+        for_writing(tmp_path, "proc/self/cmdline")
+    (process / "environ").write_text("made for a test\n")
+    assert for_writing(tmp_path, "proc/self/environ") == f"{process}/environ"
+
+
 def test_a_resolved_path_names_every_place_that_is_meant(tmp_path: Path) -> None:
     real = tmp_path / "real"
     real.mkdir()

@@ -46,6 +46,12 @@ ext = Extension("saying", needs=["messages"])
 async def say(args: str, ctx: CommandContext) -> None:
     "Say something as the user"
     ctx.session.prompt("from an extension")
+
+
+@ext.command("note")
+async def note(args: str, ctx: CommandContext) -> None:
+    "Add a note to the conversation"
+    ctx.session.send("a note of an extension")
 """
 
 
@@ -275,6 +281,10 @@ def test_a_cancellation_always_ends_in_cancelled(scripted: EditorStarter, when: 
     editor.notify("session/cancel", sessionId=session)
     if when == "twice":
         editor.notify("session/cancel", sessionId=session)
+    if when == "question":
+        [asking] = editor.requests_of("session/request_permission")
+        withdrawn = editor.wait(lambda one: one.get("method") == "$/cancel_request")
+        assert withdrawn["params"] == {"requestId": asking["id"]}
     if version == 1:
         assert editor.answer(number)["stopReason"] == "cancelled"
     elif when != "at once":
@@ -338,6 +348,15 @@ def test_a_run_that_an_extension_begins_is_told_with_its_message_and_states(
     assert said == ["/say", "from an extension"]
     states = ["running", "idle"] * 2
     assert eventually(lambda: [one["state"] for one in editor.updates(session, "state_update")] == states)
+
+
+def test_a_message_that_an_extension_adds_is_shown(scripted: EditorStarter, tmp_path: Path) -> None:
+    extension = tmp_path / "saying.py"
+    extension.write_text(SAYING)
+    editor = scripted("ok", args=("--extension", str(extension)))
+    session = editor.new()
+    editor.prompt(session, "/note")
+    assert eventually(lambda: editor.text_of_updates(session) == "a note of an extension")
 
 
 def test_a_command_in_the_middle_of_a_run_does_not_say_that_the_session_is_idle(
@@ -442,6 +461,17 @@ def test_the_plan_is_told_whenever_it_changes(scripted: EditorStarter) -> None:
         {"content": "first", "priority": "medium", "status": "in_progress"},
         {"content": "second", "priority": "medium", "status": "pending"},
     ]
+
+
+def test_the_plan_is_told_again_when_finished_tasks_are_cleared(scripted: EditorStarter, folders: AgentFolders) -> None:
+    folders.configure(settings={"tasks": {"todoClearDelay": 0.3}})
+    phases = [{"name": "Work", "tasks": [{"content": "first", "status": "completed"}, {"content": "second"}]}]
+    plan = call("todo", ops=[{"op": "replace", "phases": phases}])
+    editor = scripted(script={"replies": [plan], "default": "Done."}, args=("--tools", "+todo"))
+    session = editor.new()
+    editor.prompt(session, "plan it")
+    left = [{"content": "second", "priority": "medium", "status": "in_progress"}]
+    assert eventually(lambda: editor.updates(session, "plan")[-1]["entries"] == left), editor.updates(session, "plan")
 
 
 def test_commands_are_told_and_a_prompt_may_begin_with_one(scripted: EditorStarter, folders: AgentFolders) -> None:

@@ -240,6 +240,7 @@ def test_options_are_told_set_and_refused(scripted: EditorStarter) -> None:
     changed = editor.call("session/set_config_option", sessionId=session, configId="thought_level", value="high")
     assert {one["id"]: one["currentValue"] for one in changed["configOptions"]}["thought_level"] == "high"
     assert editor.wait_update(session, "config_option_update")
+    assert editor.updates(session, "current_mode_update") == [], "the mode is as it was"
     assert editor.call("session/set_mode", sessionId=session, modeId="always-ask") == {}
     assert editor.wait_update(session, "current_mode_update", currentModeId="always-ask")
     models = created["models"]

@@ -183,6 +183,23 @@ async def test_a_task_that_was_being_forked_when_all_were_told_to_stop_stops_too
         processes.kill()
 
 
+async def test_tasks_that_are_over_leave_no_descriptor_behind(tmp_path: Path) -> None:
+    folders = AgentFolders(tmp_path)
+    folders.configure()
+    model = write_script(folders.work / "m.json", default="Said.")
+    place = place_in(folders)
+    processes = TaskProcesses(place.variables, LocalLimits(SharedLimits({})))
+    counts = []
+    try:
+        for number in range(3):
+            result = await processes.run(TaskSpec(id=f"t{number}", prompt="x", model=model), place, never)
+            assert result is not None
+            counts.append(len(os.listdir("/proc/self/fd")))
+    finally:
+        processes.kill()
+    assert counts[2] <= counts[0], counts
+
+
 def test_a_batch_without_a_place_for_complaints_runs_all_the_same(tmp_path: Path) -> None:
     folders = AgentFolders(tmp_path)
     folders.configure()

@@ -123,6 +123,10 @@ def test_the_page_names_what_is_missing_without_the_extra(tmp_path: Path, monkey
     assert "Plots need matplotlib" in page
     assert "task-29" in page
     assert (tmp_path / "b" / "results.csv").exists()
+    write_comparison(folder, fill_folder(tmp_path / "c", 8, 0.02, "Better"), str(tmp_path / "comparison.html"))
+    page = (tmp_path / "comparison.html").read_text()
+    assert "Plots need matplotlib" in page
+    assert "9 up, 0 down" in page
 
 
 def test_pages_have_no_script_and_no_style_but_their_sheet(batches: tuple[BatchFolder, BatchFolder]) -> None:

@@ -295,7 +295,8 @@ def test_a_host_tool_waits_for_its_client_and_fails_if_none_comes_back(service: 
             await talk.event("host_tool_call", 2)
             for _ in range(10):
                 one.enforce_time_limits(silence=0, unserved=5)
-            assert one.work.questions, "a client is there"
+            assert not (await talk.data("get_messages"))["messages"][6:], "a client is there"
+            assert one.work.questions
         for _ in range(6):
             one.enforce_time_limits(silence=0, unserved=5)
         await wait_until(lambda: not one.work.running)

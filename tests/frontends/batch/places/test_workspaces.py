@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pigeon.frontends.batch.places.workspaces import WorkspaceError, Workspaces, copy_folder, remove_folder
+from pigeon.frontends.batch.places.workspaces import Git, WorkspaceError, Workspaces, copy_folder, remove_folder
 from pigeon.frontends.batch.records import Workspace
 from pigeon.system.process.start import ProcessOwner
 from support.batch import commit, git, make_repository
@@ -124,6 +124,24 @@ async def test_a_repository_or_revision_that_does_not_exist_is_named(workspaces:
         )
     with pytest.raises(WorkspaceError, match="missing"):
         await workspaces.create_workspace(Workspace(git=str(tmp_path / "missing")), str(tmp_path / "w2"), "/nowhere")
+
+
+async def test_what_git_and_the_server_say_of_a_failure_is_told(tmp_path: Path, processes: ProcessOwner) -> None:
+    make_repository(tmp_path / "repo", {"a": "1"})
+    ssh = tmp_path / "ssh"
+    ssh.write_text("#!/bin/sh\necho 'me@server: Permission denied (publickey).' >&2\nexit 255\n")
+    ssh.chmod(0o755)
+    git = Git(processes, {**os.environ, "GIT_SSH": str(ssh), "GIT_SSH_VARIANT": "simple"})
+    with pytest.raises(WorkspaceError) as refused:
+        await git.run("ls-remote", "ssh://me@server.invalid/repo")
+    assert str(refused.value).startswith("git: me@server: Permission denied (publickey). Could not read from remote")
+    with pytest.raises(WorkspaceError, match=r"^git: Needed a single revision$"):
+        await git.run("rev-parse", "--verify", "v9", cwd=str(tmp_path / "repo"))
+    with pytest.raises(WorkspaceError, match=r"^git: git: 'no-such' is not a git command"):
+        await git.run("no-such")
+    (tmp_path / "repo" / "a").write_text("2")
+    with pytest.raises(WorkspaceError, match=r"^git: it failed without a message$"):
+        await git.run("diff", "--quiet", cwd=str(tmp_path / "repo"))
 
 
 async def test_no_file_of_a_checkout_is_one_of_the_original_or_of_the_cache(
