@@ -9,7 +9,7 @@ DEV := $(VENV)/.ready-dev
 TESTS_PYTHON := cd tests && PYTHONPATH=../scripts ../$(BIN)/python
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: demo demo-raw test faults faults-limits fuzz serve-flood serve-storm serve-cuts serve-bench batch-storm batch-bench mcp-bench acp-bench chat-speed interop lint types schema docs sdk house divergences pins picture release-check clean
+.PHONY: demo demo-raw test faults faults-limits fuzz mutants serve-flood serve-storm serve-cuts serve-bench batch-storm batch-bench mcp-bench acp-bench chat-speed interop lint types schema docs sdk house divergences pins picture release-check clean
 
 # One conversation, as a person reads it.
 demo: $(READY)
@@ -39,6 +39,11 @@ faults-limits: $(DEV)
 # N shell commands, run where only harmless programs can be found; permission rules must have known what runs.
 fuzz: $(DEV)
 	$(TESTS_PYTHON) -m stress.shell_fuzzer $(or $(N),10000) $(or $(SEED),1)
+
+# So many deliberate damages to the source, in copies of it: do the tests notice them? PACKAGE is one, as `mcp` or
+# `frontends.acp`; JOBS run at once; ARGS may be --again (what nothing had noticed) or --list (the sample alone).
+mutants: $(DEV)
+	$(TESTS_PYTHON) -m stress.mutants $(or $(N),150) $(or $(SEED),1) --package "$(PACKAGE)" --jobs $(or $(JOBS),1) $(ARGS)
 
 serve-flood: $(DEV)
 	$(TESTS_PYTHON) -m stress.connection_flood $(or $(N),10000)

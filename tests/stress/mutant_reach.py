@@ -1,0 +1,189 @@
+"""Which tests reach which code: one run of the tests over a copy whose blocks report that they are reached.
+
+Every process that runs the copy reports, also one that was forked or started by an agent: the number of the running
+test is in a file that all of them map into memory. Code is named by function and block, so that what is known stays
+true when other code changes; test files that are new or changed are run again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import defaultdict
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from stress.mutant_copies import LEFT_OUT, Copy, run_side_by_side
+from stress.mutations import Mutation, add_probes, source_files
+
+# Written into the copy as a module beside the package.
+PROBE = """
+import mmap, os
+from pathlib import Path
+
+_folder = Path(__file__).resolve().parents[1]
+_seen = set()
+try:
+    _file = os.open(_folder / "current-test", os.O_RDONLY)
+    _current = memoryview(mmap.mmap(_file, 4096, prot=mmap.PROT_READ)).cast("I")
+    os.close(_file)
+except OSError:
+    _current = [0]
+
+def reached(block):
+    entry = (_current[0], block)
+    if entry in _seen:
+        return
+    _seen.add(entry)
+    try:
+        file = os.open(_folder / "reached-blocks", os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC)
+        try:
+            os.write(file, b"%d %d\\n" % entry)
+        finally:
+            os.close(file)
+    except OSError:
+        pass
+"""
+# The plugin of pytest that says which test is running, and how the tests ended.
+PLUGIN = """
+import json, mmap, struct
+from pathlib import Path
+import pytest
+
+_folder = Path(__file__).resolve().parents[1]
+_count = 0
+with (_folder / "current-test").open("r+b") as _file:
+    _memory = mmap.mmap(_file.fileno(), 4096)
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item):
+    global _count
+    _count += 1
+    _memory[0:4] = struct.pack("I", _count)
+    item.user_properties.append(("number", _count))
+    item.number_of_run = _count
+    try:
+        return (yield)
+    finally:
+        _memory[0:4] = struct.pack("I", 0)
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = yield
+    with (_folder / "reports").open("a") as file:
+        file.write(json.dumps([item.number_of_run, item.nodeid, report.when, report.outcome, call.duration]) + "\\n")
+    return report
+"""
+
+
+@dataclass(slots=True)
+class Reach:
+    """`seconds` of each test that passed; the tests of each block, by `path:block`."""
+
+    files: dict[str, str] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    blocks: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+
+    def tests_for(self, mutation: Mutation) -> list[str]:
+        """The tests that reach its block, the nearest first: those of the mirror folder, then those that are quick."""
+        name = f"{mutation.path}:{mutation.block}"
+        found = self.blocks.get(name, set())
+        mirror = str(Path("tests", *Path(mutation.path).parts[2:-1])) + "/"
+        if not found:  # new code, or code that only an import runs
+            found = {test for test in self.seconds if test.startswith(mirror)}
+        words = set(re.findall(r"[a-z]+", f"{Path(mutation.path).stem}_{mutation.function}".lower()))
+        by_file: dict[str, list[str]] = defaultdict(list)
+        for test in found:
+            by_file[test.partition("::")[0]].append(test)
+
+        def distance(file: str) -> tuple[bool, int, float]:
+            shared = len(words & set(re.findall(r"[a-z]+", Path(file).stem.lower())))
+            return not file.startswith(mirror), -shared, sum(self.seconds[test] for test in by_file[file])
+
+        return [
+            test
+            for file in sorted(by_file, key=distance)
+            for test in sorted(by_file[file], key=self.seconds.__getitem__)
+        ]
+
+    @classmethod
+    def load(cls, file: Path) -> Reach:
+        """What is known from earlier runs, if anything is."""
+        reach = cls()
+        if file.exists():
+            data = json.loads(file.read_text())
+            tests = data["tests"]
+            reach.files, reach.seconds = data["files"], data["seconds"]
+            for name, numbers in data["blocks"].items():
+                reach.blocks[name] = {tests[number] for number in numbers}
+        return reach
+
+    def save(self, file: Path) -> None:
+        """Keep it for the next run."""
+        tests = sorted(self.seconds)
+        number_of = {test: number for number, test in enumerate(tests)}
+        blocks = {
+            name: sorted(number_of[test] for test in found if test in number_of) for name, found in self.blocks.items()
+        }
+        data = {"files": self.files, "seconds": self.seconds, "tests": tests, "blocks": blocks}
+        file.write_text(json.dumps(data, separators=(",", ":")))
+
+
+def update_reach(file: Path, snapshot: Path, jobs: int) -> Reach:
+    """Run the test files that are new or changed since the last time, in `jobs` copies at once."""
+    reach = Reach.load(file)
+    now = {
+        str(path.relative_to(snapshot)): hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+        for path in sorted((snapshot / "tests").rglob("test_*.py"))
+        if not str(path.relative_to(snapshot)).startswith(LEFT_OUT)
+    }
+    changed = [name for name, digest in now.items() if reach.files.get(name) != digest]
+    if not changed:
+        return reach
+    outdated = {test for test in reach.seconds if test.partition("::")[0] in changed}
+    reach.seconds = {test: seconds for test, seconds in reach.seconds.items() if test not in outdated}
+    for tests in reach.blocks.values():
+        tests.difference_update(outdated)
+    print(f"{len(changed)} test files are run to see which code they reach ...", flush=True)  # noqa: T201
+    parts = [changed[number::jobs] for number in range(jobs)]
+    copies = [Copy(snapshot, snapshot.with_name(f"reach-{number}")) for number in range(jobs)]
+    run_side_by_side(_watch_tests, [(copy, part, reach) for copy, part in zip(copies, parts, strict=True)], copies)
+    reach.files = now
+    reach.save(file)
+    return reach
+
+
+def _watch_tests(copy: Copy, tests: list[str], reach: Reach) -> None:
+    folder = copy.folder
+    names: dict[str, int] = {}
+    for path in source_files(folder):
+
+        def number_of(block: str, path: str = path) -> int:
+            return names.setdefault(f"{path}:{block}", len(names) + 1)
+
+        copy.write(path, add_probes((folder / path).read_bytes(), number_of).encode())
+    (folder / "current-test").write_bytes(bytes(4096))
+    (folder / "reached-blocks").write_bytes(b"")
+    (folder / "reports").write_text("")
+    (folder / "src/pigeon_reach.py").write_text(PROBE)
+    (folder / "src/pigeon_reach_plugin.py").write_text(PLUGIN)
+    copy.run(tests, 7200, 180, "-p", "pigeon_reach_plugin", "--maxfail=100000")
+    name_of = {number: name for name, number in names.items()}
+    passed: dict[int, str] = {}
+    bad: set[int] = set()
+    seconds: dict[int, float] = defaultdict(float)
+    for line in (folder / "reports").read_text().splitlines():
+        number, test, _, outcome, took = json.loads(line)
+        passed[number] = test
+        seconds[number] += took
+        if outcome != "passed":
+            bad.add(number)
+    for number, test in passed.items():
+        if number not in bad and "\n" not in test:
+            reach.seconds[test] = round(seconds[number], 3)
+    with (folder / "reached-blocks").open() as lines:
+        for line in lines:
+            test_number, _, block = line.partition(" ")
+            if (number := int(test_number)) in passed and number not in bad:
+                reach.blocks[name_of[int(block)]].add(passed[number])
