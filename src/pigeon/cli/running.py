@@ -44,11 +44,15 @@ def run(program: str, arguments: list[str]) -> int | None:
         return _show_help(line)
     if line.list_models is not None:
         from pigeon.cli.commands.models import print_models
+        from pigeon.cli.masked_output import OutputMasker
 
+        OutputMasker("configuration", environment).replace_streams()
         return print_models(line.list_models, environment)
     if line.export:
         from pigeon.app.pages import export_session_page
+        from pigeon.cli.masked_output import OutputMasker
 
+        OutputMasker("text", environment).replace_streams()
         print(f"Exported to: {export_session_page(environment, *line.export[:2])}")  # noqa: T201
         return exit_codes.OK
     return _run_mode(line, environment)
@@ -68,12 +72,15 @@ def _run_command(name: str, arguments: Sequence[str], environment: Environment) 
     from pigeon.cli.command_calls import parse_command_call
     from pigeon.cli.commands.all import COMMANDS
     from pigeon.cli.help_pages import show_help
+    from pigeon.cli.masked_output import OutputMasker
 
     command = COMMANDS[name]
     before_dashes = arguments[: arguments.index("--")] if "--" in arguments else arguments
     if "--help" in before_dashes or "-h" in before_dashes:
         return show_help(name)
-    call = parse_command_call(command, arguments, environment)
+    masker = OutputMasker(command.output, environment)
+    masker.replace_streams()
+    call = parse_command_call(command, arguments, environment, masker.redactor, masker.mask_text)
     raise_on_interrupt()
     return command.run(call)
 

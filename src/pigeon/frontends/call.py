@@ -6,12 +6,15 @@ A command is declared once, here; help pages and shell completions are made from
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 
 from pigeon.app.options import AgentOptions
 from pigeon.system.environment import Environment
+
+if TYPE_CHECKING:
+    from pigeon.secrets.redactor import Redactor
 
 # (names, metavar, help). A metavar ending in "..." may be given several times, one in brackets may be omitted, and an
 # empty one makes the option a switch. An empty help text hides the option.
@@ -68,7 +71,8 @@ class Action(Struct, frozen=True):
 class CommandCall(Struct, frozen=True):
     """A call of a command: what to do, with which words and options, and where.
 
-    `parse_agent` parses the options of an agent that are given to a command which starts agents.
+    `parse_agent` parses the options of an agent that are given to a command which starts agents. `redactor` has the
+    keys that are masked in the output; `mask` masks a text that is shortened before it is printed.
     """
 
     action: str
@@ -76,6 +80,8 @@ class CommandCall(Struct, frozen=True):
     options: Mapping[str, Any]
     environment: Environment
     parse_agent: Callable[[Sequence[str]], CommandLine]
+    redactor: Redactor
+    mask: Callable[[str], str]
 
     def word_at(self, index: int) -> str:
         """The word at an index, or an empty string if it was left out."""
@@ -83,6 +89,12 @@ class CommandCall(Struct, frozen=True):
 
     def has_option(self, option: str) -> bool:
         return bool(self.options.get(option))
+
+
+# How the output of a command is masked: everything that may be a key in what it shows of the configuration; the keys
+# that are known, and those in addresses by their place; only those that are known, because it prints links that open
+# something; or not at all, because it reads nothing.
+OutputKind = Literal["configuration", "text", "links", "fixed"]
 
 
 class CommandDeclaration(Struct, frozen=True, kw_only=True):
@@ -98,6 +110,7 @@ class CommandDeclaration(Struct, frozen=True, kw_only=True):
     options: tuple[Row, ...] = ()
     examples: tuple[tuple[str, str], ...] = ()
     notes: str = ""
+    output: OutputKind = "text"
 
     @property
     def rows(self) -> list[Row]:

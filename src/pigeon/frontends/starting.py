@@ -20,6 +20,7 @@ from pigeon.app.build import BuiltAgent, build
 from pigeon.dialects.base import Dialect
 from pigeon.dialects.choice import choose_dialect_name, make_dialect
 from pigeon.frontends.call import CommandLine
+from pigeon.secrets.addresses import mask_addresses
 from pigeon.secrets.redactor import RedactedText, Redactor
 from pigeon.system.clock import SteadyLoop
 from pigeon.system.environment import Environment
@@ -179,10 +180,14 @@ def mask_prints(redactor: Redactor) -> None:
 
     Printed output goes to stderr too, because the protocol has the real stdout.
     """
+
+    def mask_text(text: str) -> str:
+        return redactor.mask_text(mask_addresses(text))
+
     if sys.stderr is not None:
-        sys.stderr = cast("TextIO", RedactedText(sys.stderr, redactor))
+        sys.stderr = cast("TextIO", RedactedText(sys.stderr, mask_text))
     if sys.stdout is not None:
-        sys.stdout = cast("TextIO", RedactedText(sys.stdout, redactor))
+        sys.stdout = cast("TextIO", RedactedText(sys.stdout, mask_text))
 
 
 def refuse_unknown_options(line: CommandLine, environment: Environment) -> None:

@@ -66,11 +66,16 @@ def keys_in(text: str) -> Iterator[str]:
         place = re.split(r"[/?#]", rest, maxsplit=1)[0]
         user, colon, password = place.rpartition("@")[0].partition(":")
         yield from _url_spellings_of(password)
+        if password and not is_distinctive(password):
+            # Other texts may contain the password by chance, but hardly together with its surroundings.
+            yield f"://{user}:{password}@"
         if not colon or len(user) >= _SHORTEST_USER:
             yield from _url_spellings_of(user)
         for name, value in re.findall(r"[?&;]([^=&;#]+)=([^&;#]+)", rest):
             if re.search(SECRET_WORD, name):
                 yield from _url_spellings_of(value)
+                if not is_distinctive(value):
+                    yield f"{name}={value}"
         return
     words = re.split(r"[\s;,]+", text.strip())
     if len(words) > 1:
@@ -528,21 +533,24 @@ class RedactedStream:
 class RedactedText:
     """A text stream in front of another, such as stderr, that never shows a key.
 
-    Text that cannot be written, such as on a full disk, is lost: no work may fail because its diagnostics did.
+    Text that cannot be written, such as on a full disk, is lost unless it is `required`: no work may fail because its
+    diagnostics did.
     """
 
-    def __init__(self, stream: TextIO, redactor: Redactor) -> None:
+    def __init__(self, stream: TextIO, mask_text: Callable[[str], str], *, required: bool = False) -> None:
         self._stream = stream
-        self._redactor = redactor
+        self._mask_text = mask_text
+        self._unnoticed = () if required else (OSError,)
 
     def write(self, text: str) -> int:
         """Write the text masked; returns its length, as streams do."""
-        with suppress(OSError):
-            self._stream.write(self._redactor.mask_text(text))
+        masked = self._mask_text(text)
+        with suppress(*self._unnoticed):
+            self._stream.write(masked)
         return len(text)
 
     def flush(self) -> None:
-        with suppress(OSError):
+        with suppress(*self._unnoticed):
             self._stream.flush()
 
     def writelines(self, lines: Iterable[str]) -> None:

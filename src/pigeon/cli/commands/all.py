@@ -131,6 +131,7 @@ MODELS = CommandDeclaration(
     name="models",
     summary="list models, with context size, price and whether you have a key",
     run=_run_models,
+    output="configuration",
     actions=(Action("", ("[SEARCH...]",), "list the models you can use, or all whose name contains these words"),),
     options=(("--all -a", "", "include models without a key"), JSON),
     examples=(
@@ -143,6 +144,7 @@ CONFIG = CommandDeclaration(
     name="config",
     summary="show and change settings",
     run=_run_config,
+    output="configuration",
     actions=(
         Action("list", (), "list every setting with its value and where it comes from"),
         Action("get", ("KEY",), "print the value of one setting"),
@@ -163,6 +165,7 @@ DOCTOR = CommandDeclaration(
     name="doctor",
     summary="check keys, models, shell, folders and terminal, and say how to fix problems",
     run=_run_doctor,
+    output="configuration",
     actions=(Action("", (), "check everything"),),
     options=(
         ("--offline", "", "do not contact the model servers"),
@@ -190,6 +193,7 @@ COMPLETIONS = CommandDeclaration(
     name="completions",
     summary="print a script that completes commands and options in your shell",
     run=_run_completions,
+    output="fixed",
     actions=(Action("", ("bash|zsh|fish",), "print the script for this shell"),),
     examples=(
         ('eval "$(pigeon completions bash)"', "in ~/.bashrc"),
@@ -201,6 +205,7 @@ SCHEMA = CommandDeclaration(
     name="schema",
     summary="print the JSON Schema of the protocol",
     run=_run_schema,
+    output="fixed",
     actions=(Action("", (), "describes everything that --mode rpc reads and writes"),),
     examples=(("pigeon schema > protocol.schema.json", "save it for a client"),),
 )
@@ -208,6 +213,7 @@ MCP = CommandDeclaration(
     name="mcp",
     summary="add, list, test and remove tool servers (Model Context Protocol)",
     run=_run_mcp,
+    output="configuration",
     actions=(
         Action("list", (), "list the configured servers and the files that define them"),
         Action("add", ("NAME", "COMMAND|URL", "[ARGUMENT...]"), "add a server: a program to start, or a URL"),
@@ -239,6 +245,7 @@ HELP = CommandDeclaration(
     name="help",
     summary="explain a command",
     run=_run_help,
+    output="fixed",
     actions=(Action("", ("[COMMAND]",), "show the general help, or that of a command"),),
     examples=(("pigeon help sessions", "the help for a command"),),
 )

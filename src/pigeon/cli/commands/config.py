@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from typing import Any
 
 from pigeon.config.paths import own_folder
@@ -60,19 +61,18 @@ def _run_action(call: CommandCall, file: SettingsFile) -> int:
     elif call.action == "set":
         value = _parse_value(call.words[1])
         file.set(call.words[0], value)
-        print_line(f"{call.words[0]} = {_to_short_text(value)}")
+        print_line(f"{call.words[0]} = {_to_short_text(value, call.mask)}")
         if call.words[0] in MODEL_SETTINGS:
             _warn_about_model(call)
     elif call.action == "unset":
         key = call.words[0]
         removed = file.unset(key)
-        print_line(
-            f"{key} is back to its default: {_to_short_text(default_of(key))}" if removed else f"{key} is not set"
-        )
+        default = _to_short_text(default_of(key), call.mask)
+        print_line(f"{key} is back to its default: {default}" if removed else f"{key} is not set")
     elif call.action == "edit":
         return _edit_file(call, file)
     else:
-        _print_all_settings(file, call.has_option("json"))
+        _print_all_settings(file, call.has_option("json"), call.mask)
     return exit_codes.OK
 
 
@@ -82,13 +82,14 @@ def _warn_about_model(call: CommandCall) -> None:
     from pigeon.app.models import make_registry, resolve_model_options
     from pigeon.app.options import AgentOptions
     from pigeon.config.layers import Layers
-    from pigeon.secrets.redactor import Redactor
 
     environment, problems = call.environment, list[str]()
     layers = Layers(environment.agent_dir(), lambda problem: None)
     if call.has_option("project"):
         layers.load_project_settings([own_folder(environment.cwd)])
-    registry = make_registry(environment.agent_dir(), environment.variables, environment.cwd or "/", None, Redactor())
+    registry = make_registry(
+        environment.agent_dir(), environment.variables, environment.cwd or "/", None, call.redactor
+    )
     try:
         chosen = resolve_model_options(AgentOptions(), environment, layers, registry, problems.append)
     except StartupError as error:
@@ -99,7 +100,7 @@ def _warn_about_model(call: CommandCall) -> None:
         print_to_stderr(f"Warning: {problem}")
 
 
-def _print_all_settings(file: SettingsFile, as_json: bool) -> None:
+def _print_all_settings(file: SettingsFile, as_json: bool, mask: Callable[[str], str]) -> None:
     """Show every declared setting, and every other key of the file."""
     raw = file.read()
     wrong: list[str] = []
@@ -112,10 +113,10 @@ def _print_all_settings(file: SettingsFile, as_json: bool) -> None:
     rows = [("setting", "value", "from")]
     for key, default in declared_settings():
         given = value_at(raw, key)
-        rows.append(
-            (key, _to_short_text(default if given is UNSET else given), "default" if given is UNSET else "file")
-        )
-    rows += [(key, _to_short_text(raw[key]), "file, not used here") for key in raw if key not in keys_of(Settings)]
+        shown, place = (default, "default") if given is UNSET else (given, "file")
+        rows.append((key, _to_short_text(shown, mask), place))
+    unread = [key for key in raw if key not in keys_of(Settings)]
+    rows += [(key, _to_short_text(raw[key], mask), "file, not used here") for key in unread]
     print_line(format_table(rows))
     print_line(f"\nThe file: {file.path}")
 
@@ -163,8 +164,8 @@ def _to_json(value: Any) -> str:
     return json.dumps(value, indent=INDENT, ensure_ascii=False)
 
 
-def _to_short_text(value: Json) -> str:
+def _to_short_text(value: Json, mask: Callable[[str], str]) -> str:
     if value is None:
         return "-"
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    text = mask(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
     return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 1] + "…"

@@ -61,7 +61,7 @@ class Finding(Struct, frozen=True):
 def run_doctor(call: CommandCall) -> int:
     """Check everything and print it."""
     findings: list[Finding] = []
-    for one in diagnose_all(CheckedSetup(call.environment, offline=call.has_option("offline"))):
+    for one in diagnose_all(CheckedSetup(call.environment, call.redactor, offline=call.has_option("offline"))):
         findings.append(one)
         if not call.has_option("json"):
             _print_finding(one)
@@ -90,7 +90,7 @@ def _print_finding(one: Finding) -> None:
 class CheckedSetup:
     """The state that the checks of one call share."""
 
-    def __init__(self, environment: Environment, offline: bool) -> None:
+    def __init__(self, environment: Environment, redactor: Redactor, offline: bool) -> None:
         self.environment = environment
         self.offline = offline
         self.folder = environment.agent_dir()
@@ -98,7 +98,7 @@ class CheckedSetup:
         self.layers = Layers(self.folder, self.problems.append)
         if environment.cwd and self._is_trusted(environment.cwd):
             self.layers.load_project_settings(project_dirs(environment.cwd))
-        self.redactor = Redactor()
+        self.redactor = redactor
         # Commands that print keys run behind the configured wall.
         self.wall = make_sandbox(AgentOptions(), environment, self.folder, self.layers, ProcessOwner())
         self.wall.enclose_key_commands(environment.cwd or "/")

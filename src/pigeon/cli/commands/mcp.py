@@ -7,6 +7,7 @@ import json
 import os
 import shlex
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from pigeon.app.options import AgentOptions
@@ -148,7 +149,8 @@ def _print_servers(call: CommandCall) -> int:
         print_line(json.dumps({"servers": rows, "waiting": waiting}, indent=2, ensure_ascii=False))
         return exit_codes.OK
     if servers:
-        print_line(format_table([("server", "kind", "what", "from"), *(_server_row(one) for one in servers)]))
+        shown = [_server_row(one, call.mask) for one in servers]
+        print_line(format_table([("server", "kind", "what", "from"), *shown]))
     elif not waiting:
         print_line("No tool server is configured. Add one: pigeon mcp add NAME COMMAND|URL")
     for path in waiting:
@@ -156,8 +158,8 @@ def _print_servers(call: CommandCall) -> int:
     return exit_codes.OK
 
 
-def _server_row(server: ServerConfig) -> tuple[str, str, str, str]:
-    what = server.problem or server.url or shlex.join([server.command, *server.args])
+def _server_row(server: ServerConfig, mask: Callable[[str], str]) -> tuple[str, str, str, str]:
+    what = mask(server.problem or server.url or shlex.join([server.command, *server.args]))
     what = what if len(what) <= 60 else f"{what[:57]}..."
     kind = "wrong" if server.problem else "disabled" if not server.enabled else server.transport or ""
     return server.name, kind, what, server.source
@@ -177,7 +179,7 @@ def _test_server(call: CommandCall) -> int:
         )
     if config.problem is None and not config.enabled:
         raise StartupError(f"The server {name!r} is disabled in {config.file}")
-    state = asyncio.run(_probe_server(call.environment, name))
+    state = asyncio.run(_probe_server(call, name))
     if call.has_option("json"):
         from pigeon.wire import codec
 
@@ -215,7 +217,7 @@ def _print_server_state(config: ServerConfig, state: McpServerState) -> None:
     print_line(ADVICE.get(advice, "").format(file=place, command=command))
 
 
-async def _probe_server(environment: Environment, name: str) -> McpServerState:
+async def _probe_server(call: CommandCall, name: str) -> McpServerState:
     """The state of the server after one attempt; its questions are asked on the terminal, if there is one."""
     from pigeon.app.build import build
     from pigeon.rpc.in_process import SPOKEN
@@ -231,7 +233,7 @@ async def _probe_server(environment: Environment, name: str) -> McpServerState:
         tool_servers=(name,),
         unattended=not attended,
     )
-    built = await build(options.for_dialect(SPOKEN), environment)
+    built = await build(options.for_dialect(SPOKEN), call.environment, call.redactor)
     async with Agent.over(built, on_dialog=_ask_on_terminal if attended else None) as agent:
         events = agent.events()
         await agent.hello(features=["mcp"])

@@ -15,6 +15,7 @@ SERVE = CommandDeclaration(
     name="serve",
     summary="serve many conversations to browsers and programs",
     run=_run_serve,
+    output="links",
     actions=(Action("", ("[-- OPTIONS...]",), "serve until stopped; OPTIONS apply to every agent"),),
     options=(
         ("--host", "ADDRESS", "listen on this address (default: 127.0.0.1)"),

@@ -1,0 +1,74 @@
+"""Keys that are part of addresses: passwords before the host, parameters, and parts of the path.
+
+`Redactor` masks the keys it knows; these functions mask by place, so also keys that are short, common or unknown.
+"""
+
+from __future__ import annotations
+
+import re
+
+from pigeon.secrets.redactor import MASK
+from pigeon.secrets.shapes import mask_secret_shapes
+
+_ADDRESS = r"([A-Za-z][A-Za-z0-9+.-]*://)([^\s\"'<>`\\]+)"
+# The user and the password; a colon with a number is a port.
+_USER_INFO = r"([^/?#@:]*)(?::(?!\d{0,5}[/?#])([^@]*(?:@[^/?#@]*(?=@))*))?@"
+_PARAMETER = r"([?&;#])([^=&;#]+)=([^&#]+)"
+_KEY_NAME = (
+    r"(?i)(key|token|secret|password|passwd|pwd|pass|credential|auth|authorization|signature|sig|bearer|jwt|pat)s?\Z"
+)
+# Parameters that describe a request; in configured addresses, all others count as keys.
+# fmt: off
+_HARMLESS = frozenset((
+    "alt", "api-version", "apiversion", "features", "format", "location", "model", "models", "project", "read_only",
+    "readonly", "region", "transport", "v", "version",
+))
+# fmt: on
+_PLACEHOLDER = r"\*+|<.*>?|\$.*|\{.*|%24.*|xxx*|\.\.\.|…"
+_LONG_USER = 16
+_RANDOM_PART = r"(?=[^/]*[0-9])(?=[^/]*[A-Za-z])[^/]*[A-Za-z0-9]{16}[^/]*"
+
+
+def mask_addresses(text: str) -> str:
+    """The text with the keys in its addresses masked: passwords, and parameters with the name of a key."""
+    return re.sub(_ADDRESS, lambda found: found[1] + _mask_rest(found[2], False), text) if "://" in text else text
+
+
+def mask_configuration(text: str) -> str:
+    """The same for text that shows configured addresses: all parameters but the harmless ones are masked, parts of
+    paths that look like keys, and everything else that has the shape of a secret."""
+    if "://" in text:
+        text = re.sub(_ADDRESS, lambda found: found[1] + _mask_rest(found[2], True), text)
+    data = text.encode("utf-8", "surrogatepass")
+    masked = mask_secret_shapes(data)
+    return text if masked == data else masked.decode("utf-8", "surrogatepass")
+
+
+def _mask_rest(rest: str, all_parameters: bool) -> str:
+    found = re.match(_USER_INFO, rest)
+    shown = ""
+    if found is not None:
+        user, password = found[1], found[2]
+        if password is None and len(user) >= _LONG_USER:
+            user = MASK
+        elif password and len(user) >= _LONG_USER:
+            user, password = MASK, _mask_value(password)
+        elif password:
+            password = _mask_value(password)
+        shown, rest = user + ("" if password is None else f":{password}") + "@", rest[found.end() :]
+    path, sign, parameters = re.fullmatch(r"(?s)([^?#;]*)([?#;]?)(.*)", rest).groups()  # type: ignore[union-attr]
+    if all_parameters:
+        host, *parts = path.split("/")
+        path = "/".join([host, *(MASK if re.fullmatch(_RANDOM_PART, part) else part for part in parts)])
+    return shown + path + re.sub(_PARAMETER, lambda one: _mask_parameter(one, all_parameters), sign + parameters)
+
+
+def _mask_parameter(found: re.Match[str], all_parameters: bool) -> str:
+    sign, name, value = found.groups()
+    is_key = name.lower() not in _HARMLESS if all_parameters else re.search(_KEY_NAME, name) is not None
+    return f"{sign}{name}={_mask_value(value)}" if is_key else found[0]
+
+
+def _mask_value(value: str) -> str:
+    """What stands for a value; a placeholder in an example stays."""
+    return value if re.fullmatch(_PLACEHOLDER, value) else MASK
