@@ -11,7 +11,7 @@ from fakes.model_server import Call, Hang, ModelServer, Text, Thinking
 from support.agent_folders import AgentFolders, providers
 from support.agent_process import LAST_EVENTS, RpcProcess, run_pigeon
 
-DIALECTS = ("pi", "pi-latest", "omp", "xcsh", "companion")
+DIALECTS = ("pi", "pi-latest", "pi-0.73", "omp", "xcsh", "companion")
 
 
 def converse(agent: RpcProcess, dialect: str) -> None:

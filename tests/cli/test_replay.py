@@ -12,7 +12,7 @@ from support.agent_folders import AgentFolders, providers
 from support.agent_process import RpcProcess, run_pigeon
 from support.sessions import SESSIONS, rich_session
 
-DIALECTS = ("pi", "pi-latest", "omp", "xcsh", "companion")
+DIALECTS = ("pi", "pi-latest", "pi-0.73", "omp", "xcsh", "companion")
 Record = dict[str, Any]
 
 

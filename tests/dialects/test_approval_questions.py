@@ -57,7 +57,7 @@ def test_only_the_family_of_oh_my_pi_words_a_question_so(name: str) -> None:
     (record,) = shown
     worded = ("Allow tool: bash\nCommand: ls", ["Approve", "Deny"])
     assert (record["title"], record["options"]) == (worded if name in WORDED else ("Allow x", ["Allow once", "Deny"]))
-    assert record["args"] == {"command": "ls"}
+    assert record.get("args") == (None if name == "pi-0.73" else {"command": "ls"})
 
 
 @pytest.mark.parametrize("name", WORDED)

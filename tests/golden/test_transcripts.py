@@ -15,7 +15,7 @@ from support.agent_process import LAST_EVENTS, RpcProcess
 from support.records import PlainTranscript
 
 FOLDER = Path(__file__).parent
-DIALECTS = ("pi", "pi-latest", "omp", "xcsh", "companion")
+DIALECTS = ("pi", "pi-latest", "pi-0.73", "omp", "xcsh", "companion")
 SETTINGS = {"retry": {"baseDelayMs": 1}, "compaction": {"keepRecentTokens": 10, "reserveTokens": 1000}}
 PICTURE = {"type": "image", "source": {"type": "base64", "mediaType": "image/png", "data": "iVBORw0KGgo="}}
 

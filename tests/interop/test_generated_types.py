@@ -28,7 +28,7 @@ from support.source_tree import ROOT
 pytestmark = only_on_request
 CLIENTS = Path(__file__).parent / "clients"
 PAGE = (ROOT / "docs" / "protocol.md").read_text("utf-8")
-DIALECTS = ("pi", "pi-latest", "omp", "xcsh", "companion")
+DIALECTS = ("pi", "pi-latest", "pi-0.73", "omp", "xcsh", "companion")
 QUESTIONS = (
     "get_state", "get_messages", "get_last_assistant_text", "get_session_stats", "get_commands", "get_integrations",
     "cycle_model", "get_available_models", "cycle_thinking_level", "get_available_thinking_levels", "get_entries",

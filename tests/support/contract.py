@@ -61,7 +61,7 @@ def results(host: RpcProcess, start: int) -> list[tuple[bool, str]]:
 
 FOLDER = Path(__file__).parents[1] / "contract"
 PAGE = Path(__file__).parents[2] / "docs" / "divergences.md"
-DIALECTS = ("pi", "pi-latest", "omp", "xcsh", "companion")
+DIALECTS = ("pi", "pi-latest", "pi-0.73", "omp", "xcsh", "companion")
 SOURCES = {
     "pi-rpc": "the RPC document of pi",
     "pi-note": "the note on embedding pi",

@@ -15,7 +15,7 @@ from typing import NoReturn
 
 # The protocol versions that are reported. Clients check them and expect the number alone (omp itself prints
 # omp/18.3.4).
-SPOKEN_VERSIONS = {"pi": "1.5.0", "omp": "18.3.4"}
+SPOKEN_VERSIONS = {"pi": "1.5.0", "pi-0.73": "0.73.1", "omp": "18.3.4"}
 PR_SET_DUMPABLE = 4
 FAILED = 1
 

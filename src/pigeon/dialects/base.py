@@ -157,6 +157,10 @@ class Dialect:
         """A response as lines of this dialect; here unchanged."""
         return to_plain_answer_lines(response)
 
+    def convert_encoded_data(self, command: str, pieces: list[bytes]) -> list[bytes]:
+        """Row: the data of a long answer, here unchanged."""
+        return pieces
+
     def to_refusal_lines(self, response: Response) -> list[OutputLine]:
         """Row: rejected prompt, here one failure."""
         return self.to_answer_lines(response)

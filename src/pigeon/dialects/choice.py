@@ -47,6 +47,8 @@ def _dialect_class_of(name: str) -> type[Dialect]:
     kind: type[Dialect] = Dialect
     if name == "pi-latest":
         from pigeon.dialects.pi_latest import PiLatest as kind  # noqa: N813
+    elif name == "pi-0.73":
+        from pigeon.dialects.pi_073 import Pi073 as kind  # noqa: N813
     elif name == "omp":
         from pigeon.dialects.omp import Omp as kind  # noqa: N813
     elif name == "xcsh":

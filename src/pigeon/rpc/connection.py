@@ -223,7 +223,8 @@ class Connection:
         data = response.data
         if isinstance(data, EncodedData):
             lines = self._mask_lines(self._dialect.to_answer_lines(replace(response, data=ABSENT)))
-            return [with_data(line, data.pieces) for line in lines]
+            pieces = self._dialect.convert_encoded_data(response.command, data.pieces) if lines else []
+            return [with_data(line, pieces) for line in lines]
         shown = self.filter_answer_data(data)
         response = response if shown is data else replace(response, data=shown)
         return self._mask_lines(

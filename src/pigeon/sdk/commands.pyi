@@ -244,7 +244,7 @@ class CommandMethods(ABC):
     async def hello(
         self,
         *,
-        dialect: Literal["pi", "pi-latest", "omp", "xcsh", "companion"] | None = None,
+        dialect: Literal["pi", "pi-latest", "pi-0.73", "omp", "xcsh", "companion"] | None = None,
         features: list[str] | None = None,
     ) -> Welcome:
         """Choose the dialect and the features: what is only sent to clients that ask for it; docs/protocol.md
@@ -519,7 +519,7 @@ class SyncCommandMethods(ABC):
     def hello(
         self,
         *,
-        dialect: Literal["pi", "pi-latest", "omp", "xcsh", "companion"] | None = None,
+        dialect: Literal["pi", "pi-latest", "pi-0.73", "omp", "xcsh", "companion"] | None = None,
         features: list[str] | None = None,
     ) -> Welcome:
         """Choose the dialect and the features: what is only sent to clients that ask for it; docs/protocol.md

@@ -19,7 +19,7 @@ from pigeon.wire.errors import StartupError
 # The folder in which Pigeon keeps its files, in the home and in projects.
 OWN_NAME = ".pigeon"
 # The folders that the other agents of the family keep in the home, by the names of their programs.
-FAMILY = {"pi": ".pi", "omp": ".omp", "xcsh": ".xcsh"}
+FAMILY = {"pi": ".pi", "pi-0.73": ".pi", "omp": ".omp", "xcsh": ".xcsh"}
 # The pages of the documentation, as they are installed with the package and as they are in the repository.
 DOCS_FOLDER = os.path.join(os.path.dirname(os.path.dirname(__file__)), "docs")
 
@@ -76,9 +76,10 @@ class Environment(Struct, frozen=True, kw_only=True):
         own = os.path.join(self.home, OWN_NAME, "agent")
         if self.called not in FAMILY or os.path.lexists(own):
             return own
-        # Only the two that know this variable, which names a folder in the home.
-        renamed = self.variables.get("PI_CONFIG_DIR") if self.called != "pi" else None
-        return os.path.join(self.home, renamed or FAMILY[self.called], "agent")
+        folder = FAMILY[self.called]
+        # Only oh-my-pi and xcsh know this variable, which names a folder in the home.
+        renamed = self.variables.get("PI_CONFIG_DIR") if folder != ".pi" else None
+        return os.path.join(self.home, renamed or folder, "agent")
 
     def absolute_path(self, path: str) -> str:
         """A path of the options as an absolute path."""

@@ -105,6 +105,8 @@ class SandboxState(Record, kw_only=True):
 class State(Record, kw_only=True):
     """Answer of `get_state`; `model` is null when there is none. Some members are only for oh-my-pi's clients."""
 
+    later_members = ("interrupt_mode", "queued_message_count", "todo_phases")
+
     model: Model | None
     thinking_level: str
     is_streaming: bool
@@ -269,6 +271,8 @@ class Compacted(Record, kw_only=True):
 
 class BashResult(Record, kw_only=True):
     """Answer of `bash`; `exitCode` is absent when the command was cancelled."""
+
+    later_members = ("total_lines", "total_bytes", "output_lines", "output_bytes")
 
     output: str
     exit_code: int | Absent = ABSENT

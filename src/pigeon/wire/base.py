@@ -21,9 +21,10 @@ _T = TypeVar("_T")
 
 class Record(Struct, rename="camel"):
     """One JSON object of the protocol; of the fields in `member_features`, each is only shown to clients that have
-    asked for its feature with `hello`."""
+    asked for its feature with `hello`. Those in `later_members` came after pi 0.73.1: not every dialect has them."""
 
     member_features: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    later_members: ClassVar[tuple[str, ...]] = ()
 
 
 class Outgoing(Record):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal, get_args
 
-DialectName = Literal["pi", "pi-latest", "omp", "xcsh", "companion"]
+DialectName = Literal["pi", "pi-latest", "pi-0.73", "omp", "xcsh", "companion"]
 Feature = Literal["deltas", "seq", "trust", "permissions", "attribution", "mcp", "selection"]
 ALL_FEATURES: tuple[Feature, ...] = get_args(Feature)
 SandboxMode = Literal["off", "read-only", "workspace"]

@@ -77,6 +77,8 @@ class ThinkingEnd(_Streaming, tag="thinking_end", kw_only=True):
 class ToolcallStart(_Streaming, tag="toolcall_start", kw_only=True):
     """A tool call of the answer begins; its arguments follow."""
 
+    later_members = ("id", "tool_name")
+
     id: str
     tool_name: str
 
@@ -239,6 +241,8 @@ class MessageStart(Event, tag="message_start", kw_only=True):
 class MessageUpdate(Event, tag="message_update", kw_only=True):
     """The answer that is streaming grows by one stream event."""
 
+    later_members = ("usage",)
+
     message: AssistantMessage | Absent = ABSENT
     usage: Usage
     assistant_message_event: StreamEvent
@@ -385,6 +389,8 @@ class SessionInfoChanged(Event, tag="session_info_changed", kw_only=True):
 
 class ThinkingLevelChanged(Event, tag="thinking_level_changed", kw_only=True):
     """The thinking level has changed; it has both names that clients read."""
+
+    later_members = ("thinking_level",)
 
     level: str
     thinking_level: str

@@ -195,6 +195,7 @@ class _Definitions:
         for field in msgspec.structs.fields(kind):
             hint, intended = intended_hint(hints[field.name])
             optional = _may_be_absent(hint) if intended or kind not in self._given else not field.required
+            optional = optional or field.name in kind.later_members
             shape = self.define_shape(hint)
             if optional and issubclass(kind, Command) and shape:
                 shape = _with_null(shape)
