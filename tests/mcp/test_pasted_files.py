@@ -197,7 +197,7 @@ def test_a_file_of_another_program_is_read_as_it_is_meant(
 ) -> None:
     monkeypatch.setattr("pigeon.mcp.variables._read_env_file", lambda path: {"FROM_FILE": "yes", "KEY": "in the file"})
     answers = {"key": "k1", "stage": "live"}
-    around = Surroundings(VARIABLES, "/work", "/home/me", answers, lambda name: False)
+    around = Surroundings(VARIABLES, "/work", "/home/me", answers, lambda name: False, lambda text: False)
     servers, problems = read(file)
     assert problems == []
     assert list(servers) == list(expected)
@@ -229,8 +229,9 @@ def test_what_cannot_be_done_is_refused_by_the_name_of_the_member(entry: dict[st
     servers, _ = read({"mcpServers": {"x": entry}})
     problem = servers["x"].problem
     if problem is None:
+        around = Surroundings({}, "/work", "/home/me", {}, lambda name: False, lambda text: False)
         with pytest.raises(WrongServer) as wrong:
-            Surroundings({}, "/work", "/home/me", {}, lambda name: False).fill_in_config(servers["x"])
+            around.fill_in_config(servers["x"])
         problem = str(wrong.value)
     assert named in problem
 
@@ -264,5 +265,6 @@ def test_choices_have_labels_and_the_usual_one_is_first() -> None:
 
 def test_an_env_file_that_is_missing_is_named(tmp_path: Path) -> None:
     servers, _ = read({"mcpServers": {"x": {"command": "y", "envFile": "none.env"}}})
+    around = Surroundings({}, str(tmp_path), "/home/me", {}, lambda name: False, lambda text: False)
     with pytest.raises(WrongServer, match=r"envFile .*none\.env cannot be read"):
-        Surroundings({}, str(tmp_path), "/home/me", {}, lambda name: False).fill_in_config(servers["x"])
+        around.fill_in_config(servers["x"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from pigeon.mcp.server_config import InputQuestion, ServerConfig, WrongServer, p
 from pigeon.mcp.server_files import ServerLayers, merge_servers, project_files, read_servers
 from pigeon.mcp.tool_names import make_distinct_names, make_full_name
 from pigeon.mcp.variables import Surroundings
+from pigeon.secrets.redactor import Redactor
 
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=10),
@@ -67,7 +69,7 @@ def test_the_form_of_vs_code_with_inputs() -> None:
     )
     assert problems == []
     answers: dict[str, str] = {}
-    around = Surroundings({}, "/work", "/home/me", answers, lambda name: False)
+    around = Surroundings({}, "/work", "/home/me", answers, lambda name: False, lambda text: False)
     assert around.find_needed_questions(servers["one"]) == {"key": InputQuestion("The key")}
     answers["key"] = "123"
     filled = around.fill_in_config(servers["one"])
@@ -158,27 +160,78 @@ def test_no_file_makes_the_reading_fail(value: Any) -> None:
     ],
 )
 def test_variables_are_filled_in(text: str, value: str) -> None:
-    around = Surroundings({"A": "1", "EMPTY": ""}, "/work", "/home/me", {}, lambda name: False)
+    around = Surroundings({"A": "1", "EMPTY": ""}, "/work", "/home/me", {}, lambda name: False, lambda text: False)
     config = parse_server("x", {"command": "y", "args": [text], "env": {"E": text}}, "user")
     assert (around.fill_in_config(config).args, around.fill_in_config(config).env) == ((value,), {"E": value})
 
 
 def test_a_missing_variable_is_named() -> None:
-    around = Surroundings({}, "/work", "/home/me", {}, lambda name: False)
+    around = Surroundings({}, "/work", "/home/me", {}, lambda name: False, lambda text: False)
     with pytest.raises(WrongServer, match=r"headers.K names the variable NONE, which is not set"):
         around.fill_in_config(parse_server("x", {"url": "http://y", "headers": {"K": "Bearer $NONE"}}, "user"))
 
 
 def test_a_project_gets_no_key_of_a_model_provider_and_the_user_does() -> None:
-    around = Surroundings({"OPENAI_API_KEY": "k"}, "/work", "/h", {}, lambda name: name == "OPENAI_API_KEY")
+    variables = {"OPENAI_API_KEY": "k"}
+    around = Surroundings(variables, "/work", "/h", {}, lambda name: name in variables, lambda text: False)
     entry = {"command": "y", "env": {"E": "$OPENAI_API_KEY"}}
     assert around.fill_in_config(parse_server("x", entry, "user")).env == {"E": "k"}
     with pytest.raises(WrongServer, match="files of projects cannot use it"):
         around.fill_in_config(parse_server("x", entry, "project"))
 
 
+KEY = "sk-proj-Zq9secret77aBcD"
+PLACES = {
+    "env": lambda value: {"command": "y", "env": {"E": value}},
+    "args": lambda value: {"command": "y", "args": ["-k", value]},
+    "one of args": lambda value: {"command": "y", "args": [f"--key={value}!"]},
+    "command": lambda value: {"command": f"/bin/{value}"},
+    "cwd": lambda value: {"command": "y", "cwd": f"/tmp/{value}"},
+    "url": lambda value: {"url": f"https://h/{value}/mcp"},
+    "headers": lambda value: {"url": "https://h/", "headers": {"A": f"Bearer {value}"}},
+    "oauth": lambda value: {"url": "https://h/", "oauth": {"clientSecret": value}},
+}
+# Ways to get the key without its own variable, with the variables that they need.
+WAYS = {
+    "copy": ("${COPY}", {"COPY": KEY}),
+    "in a longer text": ("${LONG}", {"LONG": f"a={KEY};b"}),
+    "base64": ("$BASED", {"BASED": b64encode(f"user:{KEY}".encode()).decode()}),
+    "two halves": ("${ONE}${TWO}", {"ONE": KEY[:12], "TWO": KEY[12:]}),
+    "as a default": ("${NOTHING:-" + KEY + "}", {}),
+    "written out": (KEY, {}),
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("way", WAYS)
+def test_a_project_gets_a_key_of_a_model_provider_in_no_way(place: str, way: str) -> None:
+    redactor = Redactor()
+    text, variables = WAYS[way]
+    variables = {"OPENAI_API_KEY": KEY, **variables}
+    redactor.add_variables_source(variables, {"OPENAI_API_KEY"})
+    around = Surroundings(variables, "/work", "/h", {}, redactor.is_secret_variable, redactor.has_provider_key)
+    entry = PLACES[place](text)
+    around.fill_in_config(parse_server("x", entry, "user"))
+    with pytest.raises(WrongServer, match="files of projects cannot use it") as raised:
+        around.fill_in_config(parse_server("x", entry, "project"))
+    assert KEY not in str(raised.value)
+
+
+def test_a_file_of_variables_brings_a_project_no_key_and_other_secrets_stay_allowed(tmp_path: Path) -> None:
+    redactor = Redactor()
+    variables = {"OPENAI_API_KEY": KEY, "GITHUB_TOKEN": "ghp-other-secret-1", "HTTPS_PROXY": "http://u:proxy-pass-1@h"}
+    redactor.add_variables_source(variables, {"OPENAI_API_KEY"})
+    redactor.learn_keys([("token", "ghp-other-secret-1")])
+    around = Surroundings(variables, str(tmp_path), "/h", {}, redactor.is_secret_variable, redactor.has_provider_key)
+    allowed = {"command": "y", "env": {"T": "$GITHUB_TOKEN", "P": "$HTTPS_PROXY"}}
+    assert around.fill_in_config(parse_server("x", allowed, "project")).env["T"] == "ghp-other-secret-1"
+    (tmp_path / ".env").write_text(f"MY_KEY={KEY}\n")
+    with pytest.raises(WrongServer, match=r"env.MY_KEY contains a key"):
+        around.fill_in_config(parse_server("x", {"command": "y", "envFile": ".env"}, "project"))
+
+
 def test_values_of_a_host_are_meant_as_they_are_where_no_variable_fits() -> None:
-    around = Surroundings({"A": "1"}, "/work", "/h", {}, lambda name: False)
+    around = Surroundings({"A": "1"}, "/work", "/h", {}, lambda name: False, lambda text: False)
     entry = {"command": "y", "env": {"P": "pa$$w$rd", "Q": "$A"}}
     assert around.fill_in_config(parse_server("x", entry, "host")).env == {"P": "pa$$w$rd", "Q": "1"}
 

@@ -391,6 +391,7 @@ class _Builder:
             report=self._reports.show_warning,
             learn=self._redactor.learn_keys,
             is_secret=self._redactor.is_secret_variable,
+            has_provider_key=self._redactor.has_provider_key,
             budget=self._layers.settings.mcp.tool_budget,
             unattended=self._options.unattended,
             only=self._options.tool_servers,

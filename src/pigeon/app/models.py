@@ -63,7 +63,7 @@ def make_registry(
         )
         for provider in registry.providers():
             registry.use_key(provider, RECORDED)
-    redactor.add_source(registry.find_secrets, registry.list_key_variables)
+    redactor.add_source(registry.find_secrets, registry.list_key_variables, of_providers=True)
     redactor.add_variables_source(environment, list_key_variables())
     return registry
 
@@ -81,7 +81,7 @@ def _make_user_registry(
         environ=environment,
         values=Values(environment, processes, cwd, search_path=partial(filter_programs_path, folder)),
         problems=problems,
-        hold=redactor.learn_keys,
+        hold=partial(redactor.learn_keys, of_providers=True),
     )
 
 

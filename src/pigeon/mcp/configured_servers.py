@@ -41,6 +41,7 @@ class AgentParts(Struct, frozen=True, kw_only=True):
     report: Callable[[str], None]
     learn: Callable[[Iterable[tuple[str, str]]], None]
     is_secret: Callable[[str], bool]
+    has_provider_key: Callable[[str], bool]
     budget: int
     unattended: bool
     only: tuple[str, ...] | None

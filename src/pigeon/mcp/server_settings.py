@@ -98,7 +98,9 @@ class ServerSettings:
 
     def _make_surroundings(self) -> Surroundings:
         parts = self._parts
-        return Surroundings(parts.variables, parts.cwd(), parts.home, self._answers, parts.is_secret)
+        return Surroundings(
+            parts.variables, parts.cwd(), parts.home, self._answers, parts.is_secret, parts.has_provider_key
+        )
 
     def _address_of(self, config: ServerConfig) -> str:
         return self._make_surroundings().fill_in_config(config).url

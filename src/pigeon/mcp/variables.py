@@ -7,6 +7,7 @@
     $$                                       a dollar sign
 
 A project's file gets no key of a model provider, even if the project is trusted: only the user's own file may use one.
+The values count as well as the names, since a key may be in a variable of any name, in a file of variables or in parts.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ LARGEST_ENV_FILE = 1024 * 1024
 class Surroundings:
     """The sources of values: variables, folders, and the answers of a person so far.
 
-    `is_secret` returns whether a variable holds a key of a model provider.
+    `is_secret` returns whether a variable holds a key of a model provider, `has_provider_key` whether a text contains
+    one.
     """
 
     def __init__(
@@ -45,12 +47,14 @@ class Surroundings:
         home: str,
         answers: Mapping[str, str],
         is_secret: Callable[[str], bool],
+        has_provider_key: Callable[[str], bool],
     ) -> None:
         self._variables = variables
         self._cwd = cwd
         self._home = home
         self._answers = answers
         self._is_secret = is_secret
+        self._has_provider_key = has_provider_key
         self._folders = {
             "workspaceFolder": cwd,
             "workspaceRoot": cwd,
@@ -74,7 +78,7 @@ class Surroundings:
             raise WrongServer("url must begin with http:// or https://")
         oauth = config.oauth
         id, secret = oauth.client_id, oauth.client_secret
-        return replace(
+        filled = replace(
             config,
             command=text(config.command, "command"),
             args=tuple(text(value, f"args[{index}]") for index, value in enumerate(config.args)),
@@ -88,6 +92,24 @@ class Surroundings:
                 client_secret=None if secret is None else text(secret, "oauth.clientSecret"),
             ),
         )
+        if config.source == "project":
+            self._refuse_provider_keys(filled)
+        return filled
+
+    def _refuse_provider_keys(self, filled: ServerConfig) -> None:
+        """Raise `WrongServer` if any value contains a key of a model provider, wherever it came from."""
+        oauth = filled.oauth
+        values = {f"env.{name}": value for name, value in filled.env.items()}
+        values |= {f"headers.{name}": value for name, value in filled.headers.items()}
+        values |= {f"args[{index}]": value for index, value in enumerate(filled.args)}
+        values |= {"command": filled.command, "cwd": filled.cwd or "", "url": filled.url}
+        values |= {"oauth.clientId": oauth.client_id or "", "oauth.clientSecret": oauth.client_secret or ""}
+        for field, value in values.items():
+            if value and self._has_provider_key(value):
+                raise WrongServer(
+                    f"{field} contains a key of a model provider: files of projects cannot use it. If this server "
+                    "should get it, put the server into your own mcp.json"
+                )
 
     def find_needed_questions(self, config: ServerConfig) -> dict[str, InputQuestion]:
         """The questions to a person before `fill_in_config`, by id."""

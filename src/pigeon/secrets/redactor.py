@@ -257,10 +257,11 @@ class Redactor:
     """
 
     def __init__(self) -> None:
-        self._sources: list[Callable[[], Iterable[Labelled]]] = []
+        self._sources: list[tuple[Callable[[], Iterable[Labelled]], bool]] = []
         self._named: list[Callable[[], Iterable[str]]] = []
         self._asked = False
         self._values: dict[str, None] = {}
+        self._of_providers: set[str] = set()
         self._whole: tuple[bytes, ...] = ()
         self._broken: tuple[bytes, ...] = ()
         self._forms: tuple[bytes, ...] = ()
@@ -272,10 +273,17 @@ class Redactor:
         self.longest = self.longest_key = 0
 
     def add_source(
-        self, source: Callable[[], Iterable[Labelled]], variables: Callable[[], Iterable[str]] = tuple
+        self,
+        source: Callable[[], Iterable[Labelled]],
+        variables: Callable[[], Iterable[str]] = tuple,
+        *,
+        of_providers: bool = False,
     ) -> None:
-        """Learn keys from this source from now on; `variables` are those that the keys come from."""
-        self._sources.append(source)
+        """Learn keys from this source from now on; `variables` are those that the keys come from.
+
+        Keys `of_providers` open model servers; `has_provider_key` finds only those.
+        """
+        self._sources.append((source, of_providers))
         self._named.append(variables)
         self._asked = False
 
@@ -286,7 +294,8 @@ class Redactor:
         """
         # By name, because an extension may take a variable away meanwhile.
         self.add_source(
-            lambda: [(name, variables.get(name, "")) for name in list(variables) if is_secret_name(name, keys)]
+            lambda: [(name, variables.get(name, "")) for name in list(variables) if is_secret_name(name, keys)],
+            of_providers=True,
         )
         self.add_source(lambda: [_label_proxy(variables.get(name, "")) for name in list(variables) if is_proxy(name)])
 
@@ -304,18 +313,21 @@ class Redactor:
     def learn_from_sources(self) -> None:
         """Read all sources again, and learn new keys."""
         self._asked = True
-        for source in self._sources:
-            self.learn_keys(source())
+        for source, of_providers in self._sources:
+            self.learn_keys(source(), of_providers=of_providers)
 
-    def learn_keys(self, values: Iterable[Labelled]) -> None:
+    def learn_keys(self, values: Iterable[Labelled], *, of_providers: bool = False) -> None:
         """Learn the keys in these values; those that are too common to be masked are skipped."""
+        known = self._of_providers if of_providers else self._values
         found = {
             key: None
             for label, text in values
-            if text not in self._values and ("://" in text or _is_key(label, text))
+            if text not in known and ("://" in text or _is_key(label, text))
             # A value labelled as a key is one, even if it looks like an address.
             for key in ((text, *keys_in(text)) if label.startswith(KEY) else keys_in(text))
         }
+        if of_providers:
+            self._of_providers.update(filter(is_distinctive, found))
         new = [key for key in found if key not in self._values and is_distinctive(key)]
         new = new[: MOST_VALUES - len(self._values)]
         if not new:
@@ -363,6 +375,12 @@ class Redactor:
             return replace(block, text=self.mask_text(block.text))
         # An image with a part of its data masked would be broken.
         return TextContent(text=IMAGE_WITH_KEY) if self.has_key(block.data) else block
+
+    def has_provider_key(self, text: str) -> bool:
+        """True if the text contains a key of a model provider, in any form; the sources are read again."""
+        self.learn_from_sources()
+        data = text.encode("utf-8", "surrogatepass")
+        return any(form in data for key in self._of_providers for forms in encoded_forms_of(key) for form in forms)
 
     def has_key(self, text: str) -> bool:
         """True if the text contains a readable key."""

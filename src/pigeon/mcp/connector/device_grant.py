@@ -10,6 +10,8 @@ from typing import Any
 import httpx2
 import msgspec
 
+from pigeon.mcp.connector.web_address import parse_web_address
+
 DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 # Defaults for values that the authorization server does not send, and bounds for those it sends. In seconds.
 INTERVAL = 5.0
@@ -42,14 +44,14 @@ def parse_device_code(response: httpx2.Response) -> DeviceCode:
     if response.status_code != 200:
         raise SignInNeeded(f"the authorization server gave no sign-in code: {error_text(response)}")
     # Some servers still use the name of an early draft.
-    address = _parse_address(given.get("verification_uri") or given.get("verification_url"))
+    address = parse_web_address(given.get("verification_uri") or given.get("verification_url"))
     code, secret = given.get("user_code"), given.get("device_code")
     if address is None or not isinstance(code, str) or not code.strip() or not isinstance(secret, str):
         raise SignInNeeded("the authorization server answered without a sign-in code or address")
     return DeviceCode(
         code="".join(sign for sign in code if sign.isprintable())[:100],
         address=address,
-        complete=_parse_address(given.get("verification_uri_complete")),
+        complete=parse_web_address(given.get("verification_uri_complete")),
         secret=secret,
         interval=min(max(_parse_number(given.get("interval"), INTERVAL), SHORTEST_INTERVAL), LONGEST_INTERVAL),
         seconds=min(_parse_number(given.get("expires_in"), EXPIRES), LONGEST_LIFE),
@@ -124,11 +126,6 @@ def _parse_json_object(response: httpx2.Response) -> dict[str, Any]:
     except ValueError:
         return {}
     return given if isinstance(given, dict) else {}
-
-
-def _parse_address(given: Any) -> str | None:
-    good = isinstance(given, str) and given.startswith(("https://", "http://")) and len(given) <= 2000
-    return given if good and all(sign.isprintable() and sign != " " for sign in given) else None
 
 
 def _parse_number(given: Any, default: float) -> float:

@@ -12,6 +12,7 @@ import mcp_types as types
 
 from pigeon.mcp.connector.records import Answer, ElicitAnswer, ElicitQuestion, Question
 from pigeon.mcp.connector.trimming import strip_hidden_chars
+from pigeon.mcp.connector.web_address import parse_web_address
 
 # A server's questions are asked one at a time; when this many are waiting, further ones are declined.
 MOST_QUESTIONS = 5
@@ -66,12 +67,15 @@ class Elicitation:
         self._one_at_a_time = asyncio.Lock()
 
     async def ask(self, params: Any) -> types.ElicitResult:
-        """Ask, and return the answer in the form of the protocol."""
+        """Ask, and return the answer in the form of the protocol; an address that no person should open is declined."""
         if self._waiting >= MOST_QUESTIONS:
             return types.ElicitResult(action="cancel")
         message = strip_hidden_chars(params.message)[:4000]
         if isinstance(params, types.ElicitRequestURLParams):
-            question = ElicitQuestion(message=message, url=strip_hidden_chars(params.url)[:4000])
+            address = parse_web_address(params.url)
+            if address is None:
+                return types.ElicitResult(action="decline")
+            question = ElicitQuestion(message=message, url=address)
         else:
             schema = params.requested_schema
             requested = schema if isinstance(schema, dict) else schema.model_dump(by_alias=True, mode="json")

@@ -27,6 +27,7 @@ from pydantic import AnyUrl, ValidationError
 from pigeon.mcp.connector.authorization import ServerAuthorization
 from pigeon.mcp.connector.device_grant import DeviceCode, SignInNeeded
 from pigeon.mcp.connector.records import Answer, LinkSignIn, SignInAnswer, SignInQuestion, StoredSignIn
+from pigeon.mcp.connector.web_address import parse_web_address
 from pigeon.wire.base import Json
 
 CALLBACK = "/callback"
@@ -164,6 +165,8 @@ class SignIn:
         """Called with the address to open in a browser."""
         if self._ask is None:
             raise SignInNeeded("a sign-in is needed")
+        if parse_web_address(address) is None:
+            raise SignInNeeded("the authorization server names an address that no browser should open")
         self._address = address
 
     async def wait_for_callback(self) -> AuthorizationCodeResult:
