@@ -17,10 +17,10 @@ from pigeon.providers.gateway import Gateway
 from pigeon.providers.recording.agent_recordings import AgentRecordings
 from pigeon.providers.registry import ModelRegistry
 from pigeon.providers.request import NoProviderHooks
-from pigeon.secrets.command_environment import tool_environment
 from pigeon.secrets.redactor import Redactor
 from pigeon.system.environment import Environment
 from pigeon.system.process.start import ProcessOwner
+from pigeon.system.process.variables import tool_environment
 from pigeon.wire import codec
 from pigeon.wire.errors import StartupError
 from pigeon.wire.model import Model

@@ -10,6 +10,7 @@ _PROMPT_TOOLKIT = "prompt_toolkit calls it"
 _OAUTH = "the OAuth client of the protocol's package calls it"
 _PROGRAM = "programs that import `pigeon` use it"
 
+_NAMED = "`make_python_command` is given the name of its module"
 NAMES: dict[str, str] = {
     "pigeon.providers.anthropic.adapter.stream": _ADAPTER,
     "pigeon.providers.anthropic.adapter.convert_ahead": _ADAPTER,
@@ -22,6 +23,10 @@ NAMES: dict[str, str] = {
     "pigeon.testing.scripted": _PROGRAM,
     "pigeon.testing.call": _PROGRAM,
     "pigeon.testing.failure": _PROGRAM,
+    "pigeon.frontends.batch.batch_parent.main": _NAMED,
+    "pigeon.frontends.serve.warm_parent.main": _NAMED,
+    "pigeon.mcp.connector.main.main": _NAMED,
+    "pigeon.tools.images.fitting.main": _NAMED,
     "pigeon.system.process.helper_main.main": "the helper process starts there",
 }
 METHODS: dict[str, str] = {

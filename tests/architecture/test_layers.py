@@ -17,7 +17,7 @@ EDGES: dict[str, set[str]] = {
     "config": {"wire", "system"},
     "resources": {"wire", "system", "config", "agent.tool_facts"},
     "agent": {"wire", "system.expressions", "system.paths"},
-    "secrets": {"wire"},
+    "secrets": {"wire", "system.process.variables"},
     "trust": {"wire", "system", "config", "session", "sandbox"},
     "sandbox": {"wire", "system", "config"},
     "permissions": {"wire", "system", "agent", "config", "session", "tools.catalog", "tools.server_tools"},
@@ -68,6 +68,7 @@ EDGES: dict[str, set[str]] = {
     "frontends.batch": {
         *("app", "agent.inference", "agent.output_schema", "export.escaping", "export.style", "secrets.redactor"),
         *(
+            "providers.catalog.built_in",
             "providers.local_models",
             "providers.scripted",
             "providers.http.certificates",
@@ -78,8 +79,8 @@ EDGES: dict[str, set[str]] = {
         *("export.page_writer", "frontends", "transport", "sandbox.written_folders", "wire", "system"),
     },
     "frontends.terminal": {
-        *("frontends", "providers.demo.api", "sdk", "session.history.file_store", "tools.catalog", "transport"),
-        *("sandbox.written_folders", "wire", "system"),
+        *("frontends", "providers.catalog.built_in", "providers.demo.api", "sdk", "session.history.file_store"),
+        *("sandbox.written_folders", "tools.catalog", "transport", "wire", "system"),
     },
     "frontends.acp": {
         *("app", "config.credentials", "frontends", "providers.catalog.built_in", "rpc", "sdk", "secrets.redactor"),

@@ -1,11 +1,18 @@
-"""Only `system/process` starts, signals or waits for processes, so that none can outlive Pigeon unnoticed."""
+"""Only `system/process` starts, signals or waits for processes, so that none can outlive Pigeon unnoticed, or see
+variables that nobody has chosen for it."""
 
 from __future__ import annotations
 
 import ast
+import inspect
 
 from house_measures import nodes_of
 
+from pigeon.system.process.foreground import run_in_foreground
+from pigeon.system.process.forking import ForkServer
+from pigeon.system.process.python_programs import make_python_command
+from pigeon.system.process.run_program import run_program
+from pigeon.system.process.start import ProcessOwner
 from support.source_tree import TREE
 
 HOME = "pigeon.system.process"
@@ -46,6 +53,25 @@ OWNERS = {
     "pigeon.mcp.connector_process": "a part of Pigeon; servers that are programs are started by the agent's own owner",
     "pigeon.frontends.batch.preparing": "git, before any task runs",
     "pigeon.frontends.batch.task_run": "git before a task has an agent; after that it is the agent's own",
+}
+
+
+# The one place where the variables of a program are chosen; `ProcessOwner.start` takes nothing else, as mypy checks.
+VARIABLES = "pigeon.system.process.variables"
+# The one place where git is run.
+GIT = "pigeon.system.git"
+# Who names our interpreter; every program that runs in it is started isolated.
+NAMING_PYTHON = {
+    "pigeon.cli.main": "becomes itself once more where the interpreter was not started in UTF-8",
+    "pigeon.system.platforms": "a command that is shown",
+    "pigeon.system.process.pool": "the helper, isolated and without site packages",
+    "pigeon.system.process.python_programs": "all others",
+    "pigeon.tools.searching.ripgrep": "where its program may be",
+}
+# Calls of libraries that start programs which they find through PATH, with all our variables.
+STARTING_PROGRAMS = {
+    *("platform.platform", "platform.processor", "platform.uname", "platform.architecture", "uuid.getnode"),
+    *("uuid.uuid1", "ctypes.util.find_library", "webbrowser.open", "os.startfile", "pydoc.pager"),
 }
 
 
@@ -122,6 +148,56 @@ def test_owners_of_processes_are_known() -> None:
         if isinstance(node, ast.Call) and _called_name(node) == "ProcessOwner"
     }
     assert making == set(OWNERS)
+
+
+def test_the_variables_of_a_program_are_chosen_in_one_place() -> None:
+    making = {
+        module
+        for module in TREE.modules
+        for node in nodes_of(TREE.tree(module))
+        if isinstance(node, ast.Call) and _called_name(node) == "ProgramEnvironment"
+    }
+    assert making == {VARIABLES}
+    for start in (ProcessOwner.start, run_program, run_in_foreground, ForkServer.__init__):
+        assert "ProgramEnvironment" in inspect.get_annotations(start).values()
+
+
+def test_git_is_run_in_one_place() -> None:
+    running = {
+        module
+        for module in TREE.modules
+        for node in nodes_of(TREE.tree(module))
+        if isinstance(node, ast.List | ast.Tuple | ast.Call)
+        if not (isinstance(node, ast.Call) and _called_name(node) in ("get", "pop", "setdefault"))
+        if _first_text(node.args if isinstance(node, ast.Call) else node.elts) == "git"
+    }
+    assert running == {GIT}
+
+
+def _first_text(items: list[ast.expr]) -> str:
+    first = items[0] if items else None
+    return str(first.value).rpartition("/")[2] if isinstance(first, ast.Constant) else ""
+
+
+def test_programs_in_python_are_started_isolated() -> None:
+    naming = {
+        module
+        for module in TREE.modules
+        for node in nodes_of(TREE.tree(module))
+        if isinstance(node, ast.Attribute) and ast.unparse(node) == "sys.executable"
+    }
+    assert naming == set(NAMING_PYTHON)
+    assert make_python_command("m")[1] == "-I"
+
+
+def test_no_library_starts_programs_for_us() -> None:
+    calling = {
+        (module, called)
+        for module in TREE.modules
+        for node in nodes_of(TREE.tree(module))
+        if isinstance(node, ast.Attribute) and (called := ast.unparse(node)) in STARTING_PROGRAMS
+    }
+    assert calling == set()
 
 
 def _called_name(node: ast.Call) -> str:

@@ -40,7 +40,12 @@ READS = {
 # Methods of `pathlib.Path` that read the same things; they take no argument.
 METHODS = {"expanduser", "absolute"}
 # These read nothing of the process when the argument is given.
-UNLESS_GIVEN = {"shutil.which": "path", "tempfile.mkdtemp": "dir", "tempfile.mkstemp": "dir"}
+UNLESS_GIVEN = {
+    "shutil.which": "path",
+    "tempfile.mkdtemp": "dir",
+    "tempfile.mkstemp": "dir",
+    "tempfile.TemporaryDirectory": "dir",
+}
 
 # (module, what it reads): why it may.
 ALLOWED = {

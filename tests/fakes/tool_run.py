@@ -18,6 +18,7 @@ from pigeon.agent.interfaces import (
 from pigeon.agent.scope import Scope
 from pigeon.system.paths import PathResolver
 from pigeon.system.process.start import ProcessOwner
+from pigeon.system.process.variables import plain_environment
 from pigeon.system.shell.artifacts import Artifacts
 from pigeon.system.shell.shell import Shell, Workplace
 from pigeon.tools.agent_tools import make_path_resolver
@@ -54,7 +55,7 @@ def paths_in(folder: object, home: str = "/nowhere") -> PathResolver:
 
 
 def ripgrep(processes: ProcessOwner, home: str = "/nowhere") -> Ripgrep:
-    return Ripgrep(processes, lambda: os.environ, home)
+    return Ripgrep(processes, lambda: plain_environment(os.environ), home)
 
 
 def workplace(
@@ -77,7 +78,7 @@ def tool_parts(place: Workplace, home: str = "/nowhere", **more: Any) -> ToolPar
     parts: dict[str, Any] = {
         "paths": make_path_resolver(place.cwd, home, sandbox),
         "files": FileAccess(),
-        "search": Ripgrep(place.processes, place.environment, home),
+        "search": Ripgrep(place.processes, lambda: plain_environment(place.environment()), home),
         "fitter": PlainFitter(),
         "resize_images": lambda: True,
         "declared": False,

@@ -185,9 +185,7 @@ class Storm:
         """Kill something that there is now."""
         assert self._driver is not None
         there = below({self._driver.pid})
-        parents = [
-            pid for pid, command in there if command.rstrip().split(" -P -m ")[-1].startswith("pigeon.frontends")
-        ]
+        parents = [pid for pid, command in there if "from pigeon.frontends." in command]
         tasks = [pid for pid, command in there if pid in parents and self._parent(pid) in parents]
         choices = [("driver", self._driver.pid)] if self._chance.random() < 0.25 else []
         choices += [("task", pid) for pid in tasks]

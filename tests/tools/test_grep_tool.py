@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from fakes.clock import within
 from fakes.tool_run import FakeRun, call_for_failure, call_for_text, call_tool, paths_in, ripgrep
 from pigeon.system.process.start import ProcessOwner
+from pigeon.system.process.variables import plain_environment
 from pigeon.tools.grep import GrepTool
 from pigeon.tools.searching.matches import Hits
 from pigeon.tools.searching.ripgrep import Ripgrep, SearchEnd
@@ -307,5 +308,7 @@ async def test_the_engine_is_never_looked_for_on_the_network(
     monkeypatch.setattr("sys.executable", str(tmp_path / "python"))
     monkeypatch.setattr("sysconfig.get_path", lambda _: str(tmp_path))
     monkeypatch.setattr("importlib.metadata.files", lambda _: [])
-    grep = GrepTool(paths_in(tmp_path), Ripgrep(processes, lambda: {"PATH": str(tmp_path)}, "/nowhere"))
+    grep = GrepTool(
+        paths_in(tmp_path), Ripgrep(processes, lambda: plain_environment({"PATH": str(tmp_path)}), "/nowhere")
+    )
     assert "ripgrep" in (await call_for_failure(grep, pattern="x")).text

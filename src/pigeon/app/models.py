@@ -79,7 +79,13 @@ def _make_user_registry(
         entries=file.providers,
         stored=auth.read_all,
         environ=environment,
-        values=Values(environment, processes, cwd, search_path=partial(filter_programs_path, folder)),
+        values=Values(
+            environment,
+            processes,
+            cwd,
+            search_path=partial(filter_programs_path, folder),
+            key_names=list_key_variables(),
+        ),
         problems=problems,
         hold=partial(redactor.learn_keys, of_providers=True),
     )

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from pigeon.config.json_file import read_json
@@ -21,6 +21,7 @@ from pigeon.system.append_file import make_private_folder
 from pigeon.system.clock import monotonic_ms
 from pigeon.system.paths import keep_absolute_entries
 from pigeon.system.process.start import ProcessOwner
+from pigeon.system.process.variables import ProgramEnvironment, persons_environment
 from pigeon.wire import codec
 from pigeon.wire.errors import BadRecord
 
@@ -122,7 +123,8 @@ _REFERENCE = r"\$(?:\$|!|\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9_]*))"
 class Values:
     """Resolves values against an environment; commands run in `cwd` as processes of `owner`, and not without one.
 
-    `search_path` derives the PATH of commands from the existing one.
+    `search_path` derives the PATH of commands from the existing one. Commands see the variables that they name and all
+    others but those of `key_names`, which hold keys of model providers.
     """
 
     def __init__(
@@ -132,12 +134,14 @@ class Values:
         cwd: str = "/",
         keep_ms: int = KEEP_MS,
         search_path: Callable[[str | None], str] = keep_absolute_entries,
+        key_names: Collection[str] = (),
     ) -> None:
         self._environ = environ
         self._owner = owner
         self._cwd = cwd
         self._keep_ms = keep_ms
         self._search_path = search_path
+        self._key_names = key_names
         self._kept: dict[str, tuple[int, str]] = {}
 
     def is_configured(self, value: str, own: Mapping[str, str] | None = None) -> bool:
@@ -182,15 +186,16 @@ class Values:
         kept = self._kept.get(command)
         if kept and monotonic_ms() - kept[0] < self._keep_ms:
             return kept[1]
-        variables = {**self._environ, **(own or {})}
-        # The command may run in the folder of a project, which must not replace the intended program.
-        variables["PATH"] = self._search_path(variables.get("PATH"))
-        printed = await self._run_command(command, variables)
+        # The command may run in the folder of a project, which must not replace the intended program, and what that
+        # reads there must not see the keys of others.
+        path = {"PATH": self._search_path((own or {}).get("PATH") or self._environ.get("PATH"))}
+        variables = persons_environment(self._environ, self._key_names, self.find_variables(value))
+        printed = await self._run_command(command, variables.with_added({**(own or {}), **path}))
         if printed:
             self._kept[command] = (monotonic_ms(), printed)
         return printed or None
 
-    async def _run_command(self, command: str, environment: Mapping[str, str]) -> str:
+    async def _run_command(self, command: str, environment: ProgramEnvironment) -> str:
         """What the shell command wrote to its output, trimmed; empty on failure."""
         if not command or self._owner is None:
             return ""

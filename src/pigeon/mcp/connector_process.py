@@ -10,8 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 
 from pigeon.mcp.connector.records import (
@@ -38,27 +37,22 @@ from pigeon.mcp.connector.records import (
     decode_for_agent,
     encode_line,
 )
+from pigeon.system.process.python_programs import make_python_command
 from pigeon.system.process.start import Process, ProcessOwner, Streams
+from pigeon.system.process.variables import ProgramEnvironment
 from pigeon.wire.errors import BadRecord
 
 ServerListener = Callable[[FromServer | QuestionAsked | QuestionWithdrawn], None]
 CallListener = Callable[[FromCall], None]
-# The connector lowers its priority before it imports anything, so that it never delays the agent. It finds modules
-# where this process does and nowhere else: variables may name folders that commands can write to.
-_BOOT = (
-    "import os, sys; os.nice(5); sys.path[:] = sys.argv[1:]; del sys.argv[1:]; "
-    "from pigeon.mcp.connector.main import main; main()"
-)
-# Where the package is, however it was found: the program is the same one.
-_SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
 _connectors: dict[asyncio.AbstractEventLoop, Connector] = {}
 
 
 def make_connector_command() -> list[str]:
-    return [sys.executable, "-I", "-c", _BOOT, _SOURCE, *filter(os.path.isabs, sys.path)]
+    # It lowers its priority before it imports anything, so that it never delays the agent.
+    return make_python_command("pigeon.mcp.connector.main", first="import os; os.nice(5); ")
 
 
-def join_connector(user: object, environment: Mapping[str, str]) -> Connector:
+def join_connector(user: object, environment: ProgramEnvironment) -> Connector:
     """Returns the connector of the running loop; `user` holds it until it calls `leave`."""
     loop = asyncio.get_running_loop()
     connector = _connectors.get(loop)
@@ -73,8 +67,8 @@ def join_connector(user: object, environment: Mapping[str, str]) -> Connector:
 class Connector:
     """One connector process. If it ends, its users are told, and join another."""
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
-        self._environment = dict(environment)
+    def __init__(self, environment: ProgramEnvironment) -> None:
+        self._environment = environment
         self._owner = ProcessOwner()
         self._process: Process | None = None
         self._control: socket.socket | None = None

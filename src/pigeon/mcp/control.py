@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING
 
 from pigeon.mcp.connector.records import Answer, QuestionAsked, QuestionWithdrawn
@@ -27,6 +27,7 @@ from pigeon.mcp.server_tool import ExpectedTool, ServerTool
 from pigeon.mcp.start_schedule import StartSchedule
 from pigeon.mcp.tool_names import can_belong_to, make_distinct_names
 from pigeon.system.process.start import ProcessOwner
+from pigeon.system.process.variables import ProgramEnvironment
 from pigeon.wire.base import Json
 from pigeon.wire.commands.mcp import McpServers, McpServerState
 from pigeon.wire.errors import Refusal, ToolFailed
@@ -228,7 +229,7 @@ class ServerControl:
         await self._schedule.wait_for_turn()
         self._run_in_background(self._schedule.release_turn_when_settled(server))
 
-    def command_variables(self) -> Mapping[str, str]:
+    def command_variables(self) -> ProgramEnvironment:
         """The environment variables that commands of the agent see."""
         return self._parts.workplace().environment()
 

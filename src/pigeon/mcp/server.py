@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pigeon.mcp.connector.records import (
@@ -37,6 +37,7 @@ from pigeon.mcp.connector.records import (
 )
 from pigeon.mcp.server_config import ServerConfig, WrongServer
 from pigeon.system.process.start import Process, ProcessOwner, Streams
+from pigeon.system.process.variables import ProgramEnvironment
 from pigeon.wire.base import ABSENT
 from pigeon.wire.commands.mcp import McpResource, McpServerState, McpStatus, McpStep
 from pigeon.wire.errors import ToolFailed
@@ -84,7 +85,7 @@ class ServerSurroundings(Protocol):
         """Wait until few enough others are starting."""
         ...
 
-    def command_variables(self) -> Mapping[str, str]:
+    def command_variables(self) -> ProgramEnvironment:
         """The environment variables that commands of the agent see."""
         ...
 
@@ -379,11 +380,9 @@ class ToolServer:
             raise
         return process, ours
 
-    def _make_environment(self, config: ServerConfig) -> dict[str, str]:
+    def _make_environment(self, config: ServerConfig) -> ProgramEnvironment:
         seen = self._around.command_variables()
-        if not config.inherit_env:
-            seen = {name: value for name, value in seen.items() if name in _INHERITED or name.startswith("LC_")}
-        return {**seen, **config.env}
+        return (seen if config.inherit_env else seen.only(_INHERITED)).with_added(config.env)
 
     def _on_record(self, record: FromServer | QuestionAsked | QuestionWithdrawn) -> None:
         if isinstance(record, QuestionAsked | QuestionWithdrawn):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from pigeon.config.layers import Layers
 from pigeon.sandbox.written_folders import WRITTEN, record_written_folders, written_folders
 from pigeon.system.environment import Environment
 from pigeon.system.process.start import ProcessOwner
+from pigeon.system.process.variables import ProgramEnvironment, plain_environment
 from pigeon.wire.answers import SandboxState
 from pigeon.wire.base import ABSENT, Absent, value_or_default
 from pigeon.wire.errors import BadRecord, Refusal, StartupError
@@ -411,7 +412,7 @@ class SandboxControl:
         for builder in candidates:
             wall = self._make_wall(policy, *builder)
             self._use_wall(wall)
-            problem = await _probe_wall(self._processes, dict(self._environment.variables), policy.scratch)
+            problem = await _probe_wall(self._processes, plain_environment(self._environment.variables), policy.scratch)
             if problem is None:
                 self._builder, self._wall = builder, wall
                 return
@@ -437,7 +438,7 @@ class SandboxControl:
             self._scratch = None
 
 
-async def _probe_wall(owner: ProcessOwner, variables: Mapping[str, str], scratch: str) -> str | None:
+async def _probe_wall(owner: ProcessOwner, variables: ProgramEnvironment, scratch: str) -> str | None:
     """Run a command behind the wall of these processes that detects the wall; returns the error, or None."""
     from pigeon.system.process.run_program import find_program, run_program
 

@@ -69,6 +69,10 @@ class Wall:
         self._held: dict[str, int] = {}
         self._environment: tuple[Mapping[str, str], dict[str, str]] = ({}, {})
 
+    @property
+    def temporary_folder(self) -> str:
+        return self.policy.temporary_folder
+
     def with_policy(self, policy: SandboxPolicy) -> Wall:
         """The same wall for another policy, without a folder for outputs."""
         return Wall(policy, self.builder, self._program, self._machine, apart=self._apart)

@@ -19,7 +19,7 @@ from typing import TextIO
 
 from msgspec.structs import replace
 
-from pigeon.secrets.command_environment import NEEDED, is_proxy, is_secret_name
+from pigeon.system.process.variables import NEEDED, is_proxy, is_secret_name
 from pigeon.wire import codec
 from pigeon.wire.content import ImageContent, TextContent
 from pigeon.wire.messages import ToolResultMessage

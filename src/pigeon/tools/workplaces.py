@@ -7,17 +7,17 @@ and model they run for; both are looked up when a command starts.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from pigeon.config.settings import Settings
 from pigeon.sandbox.control import SandboxControl
-from pigeon.secrets.command_environment import tool_environment
 from pigeon.secrets.redactor import Redactor
 from pigeon.session.context.transcript import Transcript
 from pigeon.session.history.file_store import FileStore
 from pigeon.session.history.journal import Journal
 from pigeon.session.model_choice import ModelChoice
 from pigeon.system.environment import Environment
+from pigeon.system.process.variables import ProgramEnvironment, tool_environment
 from pigeon.system.shell.artifacts import Artifacts
 from pigeon.system.shell.shell import Workplace, find_shell
 from pigeon.tools.bash import BashTool
@@ -85,7 +85,7 @@ class Workplaces:
         policy = self._sandbox.policy
         return policy is not None and policy.host_shell_outside
 
-    def _make_command_variables(self) -> Mapping[str, str]:
+    def _make_command_variables(self) -> ProgramEnvironment:
         policy = self._sandbox.policy
         if policy is None:
             return self._outside_variables()
@@ -94,7 +94,9 @@ class Workplaces:
         shown = policy.pass_variables
         return self._outside_variables(lambda name, value: name not in shown and is_secret_variable(name, value))
 
-    def _outside_variables(self, conceals: Callable[[str, str], bool] = lambda name, value: False) -> Mapping[str, str]:
+    def _outside_variables(
+        self, conceals: Callable[[str, str], bool] = lambda name, value: False
+    ) -> ProgramEnvironment:
         self._redactor.learn_from_sources()
         return tool_environment(
             self._environment.variables,

@@ -17,7 +17,9 @@ class RecordedTransport:
     """Remembers its program instead of starting it."""
 
     def __init__(self, command: list[str], choices: Any) -> None:
-        self.options = command[command.index("pigeon") + 1 :]
+        # After the program come the number of folders with modules, those, and its own options.
+        start = command.index("-c") + 2
+        self.options = command[start + 1 + int(command[start]) :]
         self.first_line = choices.first_line
 
     async def start(self) -> None:

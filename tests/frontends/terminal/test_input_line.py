@@ -19,7 +19,10 @@ NOWHERE = "/dev/null/history"
 
 def line() -> InputLine:
     return InputLine(
-        ChatCompleter({}, ProjectFiles(lambda: NOWHERE, {}, NOWHERE), {}), InputHistory(NOWHERE), lambda: 0.0
+        ChatCompleter({}, ProjectFiles(lambda: NOWHERE, {}, NOWHERE), {}),
+        InputHistory(NOWHERE),
+        lambda: 0.0,
+        lambda path: False,
     )
 
 

@@ -117,8 +117,14 @@ class CheckedSetup:
         return [provider for provider in self.registry.providers() if self.registry.has_key(provider)]
 
 
+def _describe_system() -> str:
+    """The system as it names itself; `platform.platform` would run a program that it finds through PATH."""
+    system = os.uname()
+    return " ".join((system.sysname, system.release, system.machine))
+
+
 def diagnose_pigeon(here: CheckedSetup) -> Iterator[Finding]:
-    yield Finding("pigeon", "ok", f"{__version__}, Python {platform.python_version()}, {platform.platform()}")
+    yield Finding("pigeon", "ok", f"{__version__}, Python {platform.python_version()}, {_describe_system()}")
 
 
 def diagnose_libraries(here: CheckedSetup) -> Iterator[Finding]:

@@ -72,7 +72,3 @@ async def _run_task(request: TaskRequest, end: socket) -> int:
         return 1
     await link.report_task_end(result)
     return 0
-
-
-if __name__ == "__main__":
-    main()

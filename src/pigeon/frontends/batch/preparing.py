@@ -20,14 +20,16 @@ from pigeon.app.build import build
 from pigeon.app.options import AgentOptions
 from pigeon.frontends.batch.batch_folder import BatchFolder, BatchRecord, NewTasks, TaskChanges
 from pigeon.frontends.batch.places.revisions import LookupWatch, Revisions
-from pigeon.frontends.batch.places.workspaces import Git, Workspaces, remove_folder
+from pigeon.frontends.batch.places.workspaces import Workspaces, remove_folder
 from pigeon.frontends.batch.records import TaskSpec
 from pigeon.frontends.batch.shared_limits import Rate
 from pigeon.frontends.batch.task_files import MOST_TASKS, BatchDefaults, TaskFormat, TaskProblem, TaskReader, TaskSource
 from pigeon.frontends.batch.task_run import options_of
+from pigeon.providers.catalog.built_in import list_key_variables
 from pigeon.providers.scripted.api import SCRIPTED
 from pigeon.system.clock import SteadyLoop, now_ms
 from pigeon.system.environment import Environment
+from pigeon.system.git import Git
 from pigeon.system.process.start import ProcessOwner
 from pigeon.wire import codec
 from pigeon.wire.errors import PigeonError, Refusal, UsageError
@@ -166,12 +168,8 @@ class PlaceCheck:
         # Ctrl-C cancels what it runs, which then ends in order.
         self._runner = asyncio.Runner(loop_factory=SteadyLoop)
         self._owner = ProcessOwner()
-        self._revisions = Revisions(
-            Git(self._owner, environment.variables),
-            Workspaces(cache, "", self._owner, environment.variables),
-            before,
-            not request.keys_are_here,
-        )
+        git = Git(self._owner, environment.variables, list_key_variables())
+        self._revisions = Revisions(git, Workspaces(cache, "", git), before, not request.keys_are_here)
         self._known: dict[tuple[str, ...], str | None] = {}
 
     def __enter__(self) -> PlaceCheck:

@@ -22,6 +22,7 @@ from pigeon.frontends.batch.records import TaskResult, TaskSpec, hash_of
 from pigeon.frontends.batch.task_link import HostEnd, LimitsAccess
 from pigeon.frontends.batch.task_run import WORDS_FILE, TaskPlace, read_result
 from pigeon.system.process.forking import ForkedProcess, ForkFamily, describe_exit, read_last_line
+from pigeon.system.process.variables import own_environment
 from pigeon.wire import codec
 
 PART = ".part-"
@@ -29,16 +30,6 @@ STOP_SECONDS = 8.0
 END_SECONDS = 5.0
 # How long a process may take to end after the last message of its task.
 LEAVE_SECONDS = 10.0
-KEPT_VARIABLES = (
-    "PATH",
-    "LD_LIBRARY_PATH",
-    "LANG",
-    "LC_ALL",
-    "PYTHONDONTWRITEBYTECODE",
-    "PYTHONPATH",
-    "TMPDIR",
-    "HOME",
-)
 
 
 class TaskRequest(Struct, frozen=True, kw_only=True):
@@ -60,8 +51,7 @@ class TaskProcesses:
     """Starts the processes of tasks on this machine and waits for their results."""
 
     def __init__(self, variables: Mapping[str, str], limits: LimitsAccess) -> None:
-        variables = {name: variables[name] for name in KEPT_VARIABLES if name in variables}
-        self._family = ForkFamily("pigeon.frontends.batch.batch_parent", variables)
+        self._family = ForkFamily("pigeon.frontends.batch.batch_parent", own_environment(variables))
         self._limits = limits
         self._running: dict[int, tuple[ForkedProcess, HostEnd]] = {}
         self._stop_reason: str | None = None

@@ -19,9 +19,10 @@ from msgspec import Struct, structs
 from pigeon.app.build import BuiltAgent, build
 from pigeon.app.options import AgentOptions
 from pigeon.export.page_writer import PageWriter
-from pigeon.frontends.batch.places.workspaces import WorkspaceError, Workspaces, git_variables, remove_folder
+from pigeon.frontends.batch.places.workspaces import Workspaces, git_variables, make_patch, remove_folder
 from pigeon.frontends.batch.records import Check, CheckResult, Status, TaskResult, TaskSpec, hash_of
 from pigeon.frontends.batch.task_link import TaskLink
+from pigeon.providers.catalog.built_in import list_key_variables
 from pigeon.rpc.in_process import SPOKEN
 from pigeon.sdk.agent import Agent
 from pigeon.sdk.output import OutputType
@@ -31,6 +32,7 @@ from pigeon.session.history.file_store import FileStore
 from pigeon.system.clock import now_ms
 from pigeon.system.environment import Environment
 from pigeon.system.files import create_or_replace_file, sync_folder
+from pigeon.system.git import Git, GitError
 from pigeon.system.process.start import ProcessOwner
 from pigeon.wire import codec
 from pigeon.wire.base import Absent, value_or_default
@@ -95,8 +97,9 @@ class _Run:
         self._environment = environment
         self._link = link
         self._owner = ProcessOwner()
-        variables = git_variables(environment, place.agent_dir)
-        self._workspaces = Workspaces(place.cache, place.batch, self._owner, variables)
+        self._git_variables = git_variables(environment, place.agent_dir)
+        git = Git(self._owner, self._git_variables, list_key_variables())
+        self._workspaces = Workspaces(place.cache, place.batch, git)
         self._redactor = Redactor()
         self._folder = hash_of(spec)
         self._began = now_ms()
@@ -113,7 +116,7 @@ class _Run:
                 )
                 self._found["commit"] = commit
                 status = await self._run_conversation(workspace, commit)
-            except (WorkspaceError, PigeonError) as error:
+            except PigeonError as error:
                 if (cause := _find_disk_error(error)) is not None:
                     raise cause from None
                 status = "error"
@@ -233,12 +236,12 @@ class _Run:
 
     async def _store_patch(self, workspace: str, commit: str, owner: ProcessOwner) -> None:
         try:
-            patch = await self._workspaces.make_patch(workspace, commit, owner)
-        except WorkspaceError:
+            temporary = owner.temporary_folder or self._environment.temporary_folder
+            patch = await make_patch(Git(owner, self._git_variables), workspace, commit, temporary)
+        except GitError:
             # The agent may have broken the repository.
             return
-        data = f"{patch}\n".encode("utf-8", "surrogateescape") if patch else b""
-        create_or_replace_file(os.path.join(self._place.part, PATCH_FILE), self._redactor.mask(data), 0o600)
+        create_or_replace_file(os.path.join(self._place.part, PATCH_FILE), self._redactor.mask(patch), 0o600)
 
     def _commit_result(self, status: Status) -> TaskResult:
         """Sync everything to disk, then rename the folder; runs in a thread."""
@@ -322,7 +325,7 @@ def _find_disk_error(error: BaseException) -> OSError | None:
         cause = cause.__cause__ or cause.__context__
     # Git only leaves its output to look at.
     full = os.strerror(errno.ENOSPC)
-    return OSError(errno.ENOSPC, full) if isinstance(error, WorkspaceError) and full in str(error) else None
+    return OSError(errno.ENOSPC, full) if isinstance(error, GitError) and full in str(error) else None
 
 
 def _identify_folder(folder: str) -> tuple[int, int] | None:

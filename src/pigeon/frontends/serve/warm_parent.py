@@ -59,7 +59,3 @@ def _run_forked_worker(data: bytes, descriptors: list[int]) -> int:
     except (StartupError, OSError) as error:
         print(f"Error: {to_printable(str(error))}", file=sys.stderr)  # noqa: T201
         return 1
-
-
-if __name__ == "__main__":
-    main()

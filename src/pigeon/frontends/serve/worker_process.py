@@ -14,6 +14,7 @@ from pigeon.frontends.serve.worker import WorkerRequest, encode_request
 from pigeon.rpc.worker_records import Alive, Logged, Needed, WorkerAnswer, decode_notice
 from pigeon.system.append_file import make_private_folder
 from pigeon.system.process.forking import ForkedProcess, ForkFamily, describe_exit
+from pigeon.system.process.variables import own_environment
 from pigeon.transport.event_log import log_owner
 from pigeon.transport.reader import Frame, Framing
 from pigeon.wire.errors import StartupError
@@ -37,9 +38,7 @@ class Workers:
     def __init__(self, variables: Mapping[str, str], folder: str) -> None:
         """`variables` are those of the parent itself; no worker inherits them. The `folder` is for sockets."""
         self.sockets = SocketFolder(folder)
-        kept = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "PYTHONDONTWRITEBYTECODE", "TMPDIR", WARM_UP)
-        variables = {name: variables[name] for name in kept if name in variables}
-        self._family = ForkFamily("pigeon.frontends.serve.warm_parent", variables)
+        self._family = ForkFamily("pigeon.frontends.serve.warm_parent", own_environment(variables, WARM_UP))
 
     async def ensure_parent(self) -> None:
         await self._family.ensure_server()

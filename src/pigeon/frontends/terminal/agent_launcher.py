@@ -7,12 +7,12 @@ option that chooses one.
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Collection
 from contextlib import suppress
 
 from pigeon.frontends.call import CommandLine
 from pigeon.sdk.remote.transports import READ_KEY, ProgramChoices, SubprocessTransport, key_line
+from pigeon.system.process.python_programs import make_python_command
 from pigeon.wire.errors import UsageError
 
 KEY_OPTIONS = ("--api-key", "--api-key-file")
@@ -68,8 +68,7 @@ class AgentLauncher:
         chosen = (*(RESUME_OPTIONS if self.chooses_session else ()), *(TRUST_OPTIONS if self._trusts else ()))
         options = self._line.own_options((*KEY_OPTIONS, *chosen, *without))
         options += TRUST_OPTIONS[:1] if self._trusts else ()
-        # Without the folder on the path: a project could have a package of our name, or of one that we import.
-        command = [sys.executable, "-P", "-m", "pigeon", "--mode", "rpc", *options]
+        command = make_python_command("pigeon.cli.main", "--mode", "rpc", *options)
         key = self._line.agent.api_key
         if key is None:
             return SubprocessTransport(command, ProgramChoices(on_stderr=self._on_stderr))
@@ -89,5 +88,5 @@ class AgentLauncher:
             raise UsageError(f"--connect: {error}") from None
         model = self._line.agent.model
         options = ["--new", self._cwd, *([] if model is None else ["--model", model])] if new else []
-        command = [sys.executable, "-P", "-m", "pigeon", "attach", url, *options]
+        command = make_python_command("pigeon.cli.main", "attach", url, *options)
         return SubprocessTransport(command, ProgramChoices(on_stderr=self._on_stderr))

@@ -240,6 +240,7 @@ class _ChatProgram:
             plain = PlainView(self._transcript, self._inputs, sys.stdin, sys.stdout)
             asyncio.get_running_loop().add_signal_handler(signal.SIGINT, plain.on_interrupt)
             return plain
+        from pigeon.frontends.terminal.persons_editor import edit_file
         from pigeon.frontends.terminal.screen.completion import ChatCompleter
         from pigeon.frontends.terminal.screen.screen import Screen
         from pigeon.system.project_files import ProjectFiles
@@ -256,6 +257,7 @@ class _ChatProgram:
             history=os.path.join(self._environment.agent_dir(), HISTORY_FILE),
             colours=colours is not None,
             is_picture=self._attachments.is_picture,
+            edit_file=lambda path: edit_file(path, variables),
         )
 
     def _watch_signals(self) -> None:

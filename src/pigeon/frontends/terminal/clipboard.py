@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pigeon.frontends.terminal.view import View
 from pigeon.system.process.run_program import run_program
 from pigeon.system.process.start import ProcessOwner
+from pigeon.system.process.variables import DESKTOP, plain_environment
 
 COPYING = (("wl-copy",), ("xclip", "-selection", "clipboard"), ("xsel", "-ib"), ("pbcopy",))
 PASTING = (
@@ -32,7 +33,7 @@ class Clipboard:
     def __init__(self, view: View, cwd: str, environment: Mapping[str, str], search_path: str) -> None:
         self._view = view
         self._cwd = cwd
-        self._environment = {**environment, "PATH": search_path}
+        self._environment = plain_environment(environment, *DESKTOP).with_added({"PATH": search_path})
         self._owner = ProcessOwner()
 
     async def copy_text(self, text: str) -> bool:

@@ -142,7 +142,3 @@ def main() -> None:
     control, line = socket.socket(fileno=0), socket.socket(fileno=1)
     line.setblocking(False)
     asyncio.run(ConnectionHolder(control, line).run())
-
-
-if __name__ == "__main__":
-    main()

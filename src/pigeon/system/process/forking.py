@@ -11,9 +11,8 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -28,6 +27,8 @@ from pigeon.system.process.messages import (
     receive,
     send,
 )
+from pigeon.system.process.python_programs import make_python_command
+from pigeon.system.process.variables import ProgramEnvironment
 
 READY_SECONDS = 30.0
 SEND_PAUSE = 0.005
@@ -54,7 +55,7 @@ class ForkServer:
     def __init__(
         self,
         argv: Sequence[str],
-        variables: Mapping[str, str],
+        variables: ProgramEnvironment,
         on_lost: Callable[[ForkServer], None],
         on_ended: Callable[[int, int], None] | None = None,
         stderr: int | None = None,
@@ -76,7 +77,7 @@ class ForkServer:
                 stderr=stderr,
                 pass_fds=(theirs.fileno(),),
                 cwd="/",
-                env=dict(variables),
+                env=variables,
                 start_new_session=True,
             )
         except OSError:
@@ -289,10 +290,9 @@ class ForkFamily:
     `module` is the program of the server; `variables` are those of the server itself.
     """
 
-    def __init__(self, module: str, variables: Mapping[str, str]) -> None:
-        # Without the folder on the path, which may contain a package of our name.
-        self._argv = [sys.executable, "-P", "-m", module]
-        self._variables = dict(variables)
+    def __init__(self, module: str, variables: ProgramEnvironment) -> None:
+        self._module = module
+        self._variables = variables
         self._server: ForkServer | None = None
         self._starting = asyncio.Lock()
         self._codes: dict[int, asyncio.Future[int | None]] = {}
@@ -306,7 +306,7 @@ class ForkFamily:
         """The server, started unless it runs; raises `OSError`."""
         async with self._starting:
             if self._server is None:
-                server = ForkServer(self._argv, self._variables, self._on_lost, self._on_ended)
+                server = ForkServer(make_python_command(self._module), self._variables, self._on_lost, self._on_ended)
                 try:
                     await server.wait_until_ready()
                 except BaseException:

@@ -37,6 +37,7 @@ from functools import cache
 from pigeon.system.process.forking import ForkServer
 from pigeon.system.process.reaper import LOST, ReaperConnection
 from pigeon.system.process.supervised import SupervisedProcess
+from pigeon.system.process.variables import own_environment
 
 MOST_FREE = 4
 MOST_TRIES = 3
@@ -321,9 +322,8 @@ def _start_helper(pool: HelperPool) -> ForkServer | None:
     for _ in __name__.split(".")[:-1]:
         folder = os.path.dirname(folder)
     # Concerns our own interpreter, not the agent: it may not start again without its library path.
-    library_path = os.environ.get("LD_LIBRARY_PATH")
-    variables = {"WHERE": folder, "FILES": str(raise_descriptor_limit())}
-    variables |= {"LD_LIBRARY_PATH": library_path} if library_path else {}
+    added = {"WHERE": folder, "FILES": str(raise_descriptor_limit())}
+    variables = own_environment(os.environ).with_added(added)
     line = [sys.executable, "-I", "-S", "-B", "-c", _BOOT]
     return ForkServer(line, variables, pool.on_helper_lost, stderr=subprocess.DEVNULL)
 

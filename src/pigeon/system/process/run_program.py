@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from pigeon.system.paths import keep_absolute_entries
 from pigeon.system.process.start import Process, ProcessOwner
+from pigeon.system.process.variables import ProgramEnvironment
 
 MOST_OUTPUT = 64 * 1024 * 1024
 TERM_GRACE = 5.0
@@ -36,7 +37,7 @@ async def run_program(  # noqa: PLR0913 - each is one thing that a caller may kn
     argv: Sequence[str],
     *,
     cwd: str,
-    environment: Mapping[str, str],
+    environment: ProgramEnvironment,
     timeout: float | None = None,
     stdin: bytes | None = None,
     limit: int = MOST_OUTPUT,

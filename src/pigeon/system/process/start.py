@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from pigeon.system.process.messages import BubblewrapWall, LandlockWall
+from pigeon.system.process.variables import ProgramEnvironment
 
 WallRecord = BubblewrapWall | LandlockWall
 
@@ -36,6 +37,11 @@ class EnclosedProgram(NamedTuple):
 
 class CommandWall(Protocol):
     """Encloses programs (`sandbox/wall`): `prepare_program` and `on_program_ended` are called around each of them."""
+
+    @property
+    def temporary_folder(self) -> str:
+        """Where the programs may write temporary files."""
+        ...
 
     async def prepare_program(
         self, program: str, argv: Sequence[str], cwd: str, environment: Mapping[str, str]
@@ -119,6 +125,11 @@ class ProcessOwner:
         self._sealed_wall = wall
         self._processes: dict[Process, CommandWall | None] = {}
 
+    @property
+    def temporary_folder(self) -> str | None:
+        """Where what it starts may write temporary files, if a wall decides about that."""
+        return None if self._wall is None else self._wall.temporary_folder
+
     def set_walls(self, wall: CommandWall, sealed: CommandWall) -> None:
         """Enclose everything that is started from here on, programs that see keys with `sealed`; this cannot be
         undone."""
@@ -130,7 +141,7 @@ class ProcessOwner:
         argv: Sequence[str],
         *,
         cwd: str,
-        environment: Mapping[str, str],
+        environment: ProgramEnvironment,
         program: str | None = None,
         separate_errors: bool = False,
         stdin: bytes | None = None,

@@ -6,13 +6,14 @@ import asyncio
 import errno
 import os
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
 from pigeon.system.paths import expand_home, keep_absolute_entries
 from pigeon.system.process.start import Process, ProcessOwner
+from pigeon.system.process.variables import ProgramEnvironment
 from pigeon.system.shell.artifacts import Artifacts
 from pigeon.system.shell.truncation import LIMITS, OutputLimits, Shown
 
@@ -81,14 +82,14 @@ class Workplace(Struct, frozen=True):
 
     cwd: str
     shell: Shell
-    environment: Callable[[], Mapping[str, str]]
+    environment: Callable[[], ProgramEnvironment]
     artifacts: Artifacts
     processes: ProcessOwner
     tool: str
     mask: OutputMask | None = None
     at_once: bool = False
     host_is_outside: Callable[[], bool] = lambda: False
-    outside_environment: Callable[[], Mapping[str, str]] | None = None
+    outside_environment: Callable[[], ProgramEnvironment] | None = None
 
 
 def find_shell(configured: str | None, home: str, search_path: str, prefix: str = "") -> Shell:

@@ -8,11 +8,11 @@ kills it. `read` and the images of messages (`prompt_images.py`) decode here and
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from typing import TYPE_CHECKING, Protocol
 
 from pigeon.system.process.start import ProcessOwner
+from pigeon.system.process.variables import own_environment
 from pigeon.wire import codec
 from pigeon.wire.errors import BadRecord
 
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 SMALL_PIXELS = 4_200_000
 MOST_MEMORY = 1 << 30
 SECONDS = 30.0
-# The decoding process gets the folder of our package through its environment, and nothing else of our path.
-_PACKAGES = os.path.normpath(os.path.join(__file__, *[os.pardir] * 4))
 _SIMPLE = ("image/png", "image/jpeg", "image/gif")
 
 
@@ -57,15 +55,16 @@ class GuardedFitter:
             return await self._fit_in_process(data, mime, profile)
 
     async def _fit_in_process(self, data: bytes, mime: str, profile: Profile | None) -> Fitted:
+        from pigeon.system.process.python_programs import make_python_command
         from pigeon.system.process.run_program import run_program
 
         order = codec.encode({"mime": mime, "profile": profile, "memory": self._most_memory})
         try:
             result = await run_program(
                 self._owner,
-                [sys.executable, "-P", "-m", __name__],
+                make_python_command(__name__),
                 cwd="/",
-                environment={"PYTHONPATH": _PACKAGES, "PYTHONDONTWRITEBYTECODE": "1"},
+                environment=own_environment({}),
                 timeout=self._seconds,
                 stdin=order + b"\n" + data,
                 term_grace=0,
@@ -118,7 +117,3 @@ def main() -> None:
     made = fit_image(data, order["mime"], profile)
     answer = {"sent": made.data is not None, "mime": made.mime, "hints": made.hints}
     sys.stdout.buffer.write(codec.encode(answer) + b"\n" + (made.data or b""))
-
-
-if __name__ == "__main__":
-    main()

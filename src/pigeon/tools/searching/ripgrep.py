@@ -10,7 +10,7 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 from msgspec import Struct
@@ -18,6 +18,7 @@ from msgspec import Struct
 from pigeon.agent.scope import Scope
 from pigeon.system.paths import HeldPath, keep_absolute_entries
 from pigeon.system.process.start import Process, ProcessOwner
+from pigeon.system.process.variables import ProgramEnvironment
 from pigeon.wire.errors import ToolFailed
 
 TIME_BOX = 30.0
@@ -46,7 +47,7 @@ class Ripgrep:
     """The program, searched when it is first needed. It gets a small part of the environment, which is read again each
     time."""
 
-    def __init__(self, processes: ProcessOwner, environment: Callable[[], Mapping[str, str]], home: str) -> None:
+    def __init__(self, processes: ProcessOwner, environment: Callable[[], ProgramEnvironment], home: str) -> None:
         self._processes = processes
         self._environment = environment
         self._home = home
@@ -69,8 +70,7 @@ class Ripgrep:
         scope.raise_if_cancelled()
         variables = self._environment()
         program = self.find_program()
-        passed_on = {name: variables[name] for name in _PASSED_ON if name in variables}
-        passed_on["PATH"] = keep_absolute_entries(variables.get("PATH"))
+        passed_on = variables.only(_PASSED_ON).with_added({"PATH": keep_absolute_entries(variables.get("PATH"))})
         # In a repository the rules of outer folders do not apply; outside, every folder's rules do.
         cwd = folder.place if folder.is_folder else os.path.dirname(folder.place)
         rules = () if is_in_repository(cwd) else ("--no-require-git",)

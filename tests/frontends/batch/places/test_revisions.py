@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from pigeon.frontends.batch.places.revisions import MissingRevision, Revisions, hide_credentials, host_of
-from pigeon.frontends.batch.places.workspaces import Git, Workspaces
+from pigeon.frontends.batch.places.workspaces import Workspaces
 from pigeon.frontends.batch.records import TaskSpec, Workspace, hash_of
+from pigeon.system.git import Git
 from pigeon.system.process.start import ProcessOwner
 from support.batch import commit, git, make_repository
 
@@ -22,8 +23,8 @@ Make = Callable[..., Revisions]
 @pytest.fixture
 def make(tmp_path: Path, processes: ProcessOwner) -> Make:
     def make_revisions(known: Iterable[TaskSpec] = (), is_elsewhere: bool = False, seconds: float = 20.0) -> Revisions:
-        workspaces = Workspaces(str(tmp_path / "cache"), "", processes, dict(os.environ))
-        return Revisions(Git(processes, dict(os.environ)), workspaces, known, is_elsewhere, seconds)
+        workspaces = Workspaces(str(tmp_path / "cache"), "", Git(processes, os.environ))
+        return Revisions(Git(processes, os.environ), workspaces, known, is_elsewhere, seconds)
 
     return make_revisions
 
@@ -129,7 +130,7 @@ async def test_a_commit_that_was_decided_on_is_checked_out_although_its_branch_w
     git(folder, "config", "uploadpack.allowAnySHA1InWant", "true")
 
     def workspaces(batch: str) -> Workspaces:
-        return Workspaces(str(tmp_path / "cache"), batch, processes, dict(os.environ))
+        return Workspaces(str(tmp_path / "cache"), batch, Git(processes, os.environ))
 
     assert await workspaces("1").create_workspace(remote, str(tmp_path / "w1"), "/nowhere", second) == second
     assert (tmp_path / "w1" / "a.txt").read_text() == "two\n"

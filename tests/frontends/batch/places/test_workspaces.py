@@ -9,8 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from pigeon.frontends.batch.places.workspaces import Git, WorkspaceError, Workspaces, copy_folder, remove_folder
+from pigeon.frontends.batch.places.workspaces import (
+    WorkspaceError,
+    Workspaces,
+    copy_folder,
+    make_patch,
+    remove_folder,
+)
 from pigeon.frontends.batch.records import Workspace
+from pigeon.system.git import Git, GitError
 from pigeon.system.process.start import ProcessOwner
 from support.batch import commit, git, make_repository
 from support.sandboxed_runs import policy_for, wall_of
@@ -18,7 +25,7 @@ from support.sandboxed_runs import policy_for, wall_of
 
 @pytest.fixture
 def workspaces(tmp_path: Path, processes: ProcessOwner) -> Workspaces:
-    return Workspaces(str(tmp_path / "cache"), "batch-1", processes, dict(os.environ))
+    return Workspaces(str(tmp_path / "cache"), "batch-1", Git(processes, os.environ))
 
 
 async def test_a_copy_of_a_folder_has_links_modes_and_hidden_files_and_the_original_stays(
@@ -71,11 +78,11 @@ async def test_a_checkout_is_of_the_revision_and_changes_of_it_are_a_patch(
         assert git(path, "remote", "get-url", "origin") == str(repository)
     (path / "new file.txt").write_text("new\n")
     (path / "a.txt").unlink()
-    patch = await workspaces.make_patch(str(path), first, processes)
+    patch = (await make_patch(Git(processes, os.environ), str(path), first, str(tmp_path))).decode()
     assert "+new" in patch
     assert "-one" in patch
     git(repository, "checkout", "-q", first)
-    (tmp_path / "patch").write_text(patch + "\n")
+    (tmp_path / "patch").write_text(patch)
     git(repository, "apply", str(tmp_path / "patch"))
     assert (repository / "new file.txt").read_text() == "new\n"
 
@@ -89,7 +96,7 @@ async def test_a_branch_that_moves_stays_the_same_commit_for_a_batch(
     assert await workspaces.create_workspace(wanted, str(tmp_path / "w1"), "/nowhere") == first
     second = commit(repository, {"a": "2"})
     assert await workspaces.create_workspace(wanted, str(tmp_path / "w2"), "/nowhere") == first
-    later = Workspaces(str(tmp_path / "cache"), "batch-2", processes, dict(os.environ))
+    later = Workspaces(str(tmp_path / "cache"), "batch-2", Git(processes, os.environ))
     assert await later.create_workspace(wanted, str(tmp_path / "w3"), "/nowhere") == second
 
 
@@ -122,7 +129,7 @@ async def test_a_repository_or_revision_that_does_not_exist_is_named(workspaces:
         await workspaces.create_workspace(
             Workspace(git=str(tmp_path / "repo"), revision="v9"), str(tmp_path / "w"), "/nowhere"
         )
-    with pytest.raises(WorkspaceError, match="missing"):
+    with pytest.raises(GitError, match="missing"):
         await workspaces.create_workspace(Workspace(git=str(tmp_path / "missing")), str(tmp_path / "w2"), "/nowhere")
 
 
@@ -132,15 +139,15 @@ async def test_what_git_and_the_server_say_of_a_failure_is_told(tmp_path: Path, 
     ssh.write_text("#!/bin/sh\necho 'me@server: Permission denied (publickey).' >&2\nexit 255\n")
     ssh.chmod(0o755)
     git = Git(processes, {**os.environ, "GIT_SSH": str(ssh), "GIT_SSH_VARIANT": "simple"})
-    with pytest.raises(WorkspaceError) as refused:
+    with pytest.raises(GitError) as refused:
         await git.run("ls-remote", "ssh://me@server.invalid/repo")
     assert str(refused.value).startswith("git: me@server: Permission denied (publickey). Could not read from remote")
-    with pytest.raises(WorkspaceError, match=r"^git: Needed a single revision$"):
+    with pytest.raises(GitError, match=r"^git: Needed a single revision$"):
         await git.run("rev-parse", "--verify", "v9", cwd=str(tmp_path / "repo"))
-    with pytest.raises(WorkspaceError, match=r"^git: git: 'no-such' is not a git command"):
+    with pytest.raises(GitError, match=r"^git: git: 'no-such' is not a git command"):
         await git.run("no-such")
     (tmp_path / "repo" / "a").write_text("2")
-    with pytest.raises(WorkspaceError, match=r"^git: it failed without a message$"):
+    with pytest.raises(GitError, match=r"^git: it failed without a message$"):
         await git.run("diff", "--quiet", cwd=str(tmp_path / "repo"))
 
 
@@ -155,7 +162,9 @@ async def test_no_file_of_a_checkout_is_one_of_the_original_or_of_the_cache(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the walls of Linux")
-async def test_what_an_agent_left_for_git_to_run_runs_behind_the_wall(workspaces: Workspaces, tmp_path: Path) -> None:
+async def test_a_patch_is_made_behind_the_wall_and_without_entering_nested_repositories(
+    workspaces: Workspaces, tmp_path: Path
+) -> None:
     make_repository(tmp_path / "repo", {"a.txt": "one\n"})
     path, ran = tmp_path / "work", tmp_path / "ran-outside"
     first = await workspaces.create_workspace(Workspace(git=str(tmp_path / "repo")), str(path), "/nowhere")
@@ -167,9 +176,9 @@ async def test_what_an_agent_left_for_git_to_run_runs_behind_the_wall(workspaces
     policy = policy_for(path, tmp_path / "home", tmp_path / "scratch")
     owner = ProcessOwner(wall_of("landlock", policy))
     try:
-        patch = await workspaces.make_patch(str(path), first, owner)
+        patch = (await make_patch(Git(owner, os.environ), str(path), first, owner.temporary_folder or "")).decode()
     finally:
         await owner.kill_everything()
     assert "Subproject commit" in patch
-    assert (path / "sub" / "ran-inside").exists()
+    assert not (path / "sub" / "ran-inside").exists()
     assert not ran.exists()

@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterable
 
 from msgspec import Struct, field, structs
 
-from pigeon.frontends.batch.places.workspaces import Git, GitTookTooLong, WorkspaceError, Workspaces, is_whole_hash
+from pigeon.frontends.batch.places.workspaces import WorkspaceError, Workspaces, is_whole_hash
 from pigeon.frontends.batch.records import TaskSpec, Workspace
 from pigeon.frontends.batch.task_files import is_local_repository
+from pigeon.system.git import Git, GitError, GitTookTooLong
 
 ASK_SECONDS = 60.0
 AT_ONCE = 16
@@ -104,7 +105,7 @@ class Revisions:
             async with turns:
                 try:
                     asked.commit = await self._find_commit(*pair)
-                except WorkspaceError as error:
+                except GitError as error:
                     return MissingRevision(asked.places, asked.count, str(error))
                 finally:
                     ended += 1
@@ -137,19 +138,19 @@ class Revisions:
             return commit
         try:
             return await self._workspaces.fetch_commit(git, revision)
-        except WorkspaceError as error:
+        except GitError as error:
             raise WorkspaceError(f"{_faulty_field(revision)}: {error}") from None
 
     async def _resolve_in_local_repository(self, git: str, revision: str | None) -> str:
         if not _is_folder(git):
             raise WorkspaceError(f'"workspace.git": {git} is not a folder')
         try:
-            await self._git.run("rev-parse", "--git-dir", cwd=git)
-        except WorkspaceError as error:
+            await self._git.read_repository(git, "rev-parse", "--git-dir")
+        except GitError as error:
             raise WorkspaceError(f'"workspace.git": {git}: {error}') from None
         try:
             return await self._workspaces.resolve_local_commit(git, git, revision)
-        except WorkspaceError as error:
+        except GitError as error:
             raise WorkspaceError(f"{_faulty_field(revision)}: {error}") from None
 
     async def _resolve_on_server(self, git: str, revision: str | None) -> str | None:
@@ -166,7 +167,7 @@ class Revisions:
             raise WorkspaceError(
                 f"{called}: {host} did not answer within {self._ask_seconds:g} s. Try again when it does"
             ) from None
-        except WorkspaceError as error:
+        except GitError as error:
             raise WorkspaceError(
                 f"{called} cannot be read: {error}. Try: git ls-remote {hide_credentials(git)}"
             ) from None

@@ -16,7 +16,7 @@ import hashlib
 import os
 import shutil
 import stat
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeGuard
 
@@ -26,33 +26,19 @@ from pigeon.sandbox.written_folders import filter_programs_path
 from pigeon.system.append_file import make_private_folder
 from pigeon.system.environment import Environment
 from pigeon.system.files import replace_file_atomically
-from pigeon.system.process.run_program import run_program
-from pigeon.system.process.start import ProcessOwner
-from pigeon.wire.errors import PigeonError
+from pigeon.system.git import Git, GitError
 
-GIT_SECONDS = 1800.0
-LONGEST_REASON = 500
-LARGEST_PATCH = 64 * 1024 * 1024
 LOCK_PAUSE = 0.05
 # Prefix of a folder that is being removed.
 OLD = ".old-"
-# Variables that git sets for hooks, which point to another repository; and programs that would ask for passwords.
-NOT_FOR_GIT = (
-    *("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_NAMESPACE"),
-    *("GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_QUARANTINE_PATH", "SSH_ASKPASS"),
-)
 # Commits that batches began with, in mirrors: the branches that had them may be gone.
 KEPT_REFS = "refs/pigeon/"
 # Submodules of a local repository may be local, too; those of remote ones must not read our files.
 LOCAL_SUBMODULES = ("-c", "protocol.file.allow=always")
 
 
-class WorkspaceError(PigeonError):
+class WorkspaceError(GitError):
     """The workspace of a task cannot be made; the text says why."""
-
-
-class GitTookTooLong(WorkspaceError):
-    """Git was stopped because it took too long or printed too much."""
 
 
 def git_variables(environment: Environment, agent_dir: str) -> dict[str, str]:
@@ -60,55 +46,26 @@ def git_variables(environment: Environment, agent_dir: str) -> dict[str, str]:
     return {**environment.variables, "PATH": filter_programs_path(agent_dir, environment.variables.get("PATH"))}
 
 
-class Git:
-    """Runs git without prompts and with English output."""
+async def make_patch(git: Git, workspace: str, commit: str, temporary_folder: str) -> bytes:
+    """The changes in a checkout since its commit, including new files, as a patch; raises `GitError`.
 
-    def __init__(self, owner: ProcessOwner, variables: Mapping[str, str]) -> None:
-        self._owner = owner
-        self._variables = {
-            **{name: value for name, value in variables.items() if name not in NOT_FOR_GIT},
-            "GIT_TERMINAL_PROMPT": "0",
-            "GCM_INTERACTIVE": "never",
-            "GIT_OPTIONAL_LOCKS": "0",
-            "LC_ALL": "C",
-        }
+    `git` should run as commands of the agent do, in its sandbox, since it reads what the agent has written.
+    """
+    import tempfile
 
-    async def run(self, *arguments: str, cwd: str = "/", seconds: float = GIT_SECONDS) -> str:
-        """The output of git; raises `WorkspaceError` with its error message, and `GitTookTooLong` after `seconds`."""
-        try:
-            result = await run_program(
-                self._owner,
-                ["git", *arguments],
-                cwd=cwd,
-                environment=self._variables,
-                timeout=seconds,
-                limit=LARGEST_PATCH,
-            )
-        except OSError as error:
-            raise WorkspaceError(f"git cannot be run: {error.strerror or error}") from None
-        if result.killed:
-            raise GitTookTooLong(f"git {arguments[0]} took longer than {seconds:g} s, or printed too much")
-        if result.code:
-            raise WorkspaceError(f"git: {_extract_git_error(result.stderr)}")
-        return result.stdout.decode("utf-8", "surrogateescape").strip("\n")
-
-
-def _extract_git_error(stderr: bytes) -> str:
-    lines = [line for line in stderr.decode("utf-8", "replace").splitlines() if line.strip()]
-    fatal = [line.partition(": ")[2] for line in lines if line.startswith(("fatal: ", "error: "))]
-    # The message of the server or transport comes first; git's own message after it adds little.
-    told = [line for line in lines if line.startswith(("ssh: ", "remote: ", "ERROR: ")) or "denied" in line]
-    return " ".join([*told, *fatal] or lines[-3:])[:LONGEST_REASON] or "it failed without a message"
+    with tempfile.TemporaryDirectory(prefix="pigeon-patch-", dir=temporary_folder) as folder:
+        own = await git.create_own(folder, workspace, commit, os.path.join(workspace, ".git", "objects"))
+        await own.stage_changes()
+        return await own.diff_index(commit)
 
 
 class Workspaces:
     """Creates workspaces; `cache` is the folder of mirrors, `batch` the id of the batch."""
 
-    def __init__(self, cache: str, batch: str, owner: ProcessOwner, variables: Mapping[str, str]) -> None:
+    def __init__(self, cache: str, batch: str, git: Git) -> None:
         self._cache = cache
         self._batch = batch
-        self._git = Git(owner, variables)
-        self._variables = variables
+        self._git = git
 
     async def create_workspace(
         self, wanted: Workspace | None, path: str, leave_out: str, commit: str | None = None
@@ -129,19 +86,10 @@ class Workspaces:
         await self._check_out(wanted.git, mirror, commit, path)
         return commit
 
-    async def make_patch(self, workspace: str, commit: str, owner: ProcessOwner) -> str:
-        """The changes in a checkout since its commit, including new files, as a patch.
-
-        Files left by a command can make git run programs, so git runs with the agent's `owner`, in its sandbox.
-        """
-        git = Git(owner, self._variables)
-        await git.run("add", "--all", "--intent-to-add", cwd=workspace)
-        return await git.run("diff", "--binary", commit, cwd=workspace)
-
     async def _check_out(self, git: str, mirror: str, commit: str, path: str) -> None:
         run = self._git.run
         # With hard links, a task could change the files of the mirror, and of the repository that it was cloned from.
-        await run("clone", "--quiet", "--no-checkout", "--no-hardlinks", mirror, path)
+        await self._git.copy_from_repository("clone", "--quiet", "--no-checkout", "--no-hardlinks", mirror, path)
         await run("remote", "set-url", "origin", git, cwd=path)
         await run("checkout", "--quiet", "--detach", commit, cwd=path)
         if _exists(os.path.join(path, ".gitmodules")):
@@ -193,34 +141,38 @@ class Workspaces:
 
     async def _update_mirror(self, git: str, mirror: str, revision: str | None) -> None:
         run = self._git.run
+        copy = self._git.copy_from_repository if is_local_repository(git) else run
+        there = (f"--git-dir={mirror}",)
         if not _exists(mirror):
             half = f"{mirror}.half"
             await asyncio.to_thread(remove_folder, half)
-            await run("clone", "--quiet", "--mirror", "--no-hardlinks", git, half)
+            await copy("clone", "--quiet", "--mirror", "--no-hardlinks", git, half)
             os.rename(half, mirror)
         elif not is_whole_hash(revision) or not await self._has_commit_in(mirror, revision):
             # A full commit hash never changes; anything else may have moved.
             refs = ("+refs/*:refs/*", f"^{KEPT_REFS}*")
-            await run("fetch", "--quiet", "--prune", "--force", "origin", *refs, cwd=mirror)
-            with suppress(WorkspaceError):
-                head = await run("ls-remote", "--symref", "origin", "HEAD", cwd=mirror)
+            await copy(*there, "fetch", "--quiet", "--prune", "--force", "origin", *refs)
+            with suppress(GitError):
+                head = await copy(*there, "ls-remote", "--symref", "origin", "HEAD")
                 await run("symbolic-ref", "HEAD", head.split()[1], cwd=mirror)
         if is_whole_hash(revision) and not await self._has_commit_in(mirror, revision):
             # No branch contains it any more. Most servers still provide it; otherwise it is reported as missing.
-            with suppress(WorkspaceError):
-                await run("fetch", "--quiet", "origin", revision, cwd=mirror)
+            with suppress(GitError):
+                await copy(*there, "fetch", "--quiet", "origin", revision)
 
     async def _has_commit_in(self, mirror: str, revision: str | None) -> bool:
         try:
-            await self._git.run("cat-file", "-e", f"{revision}^{{commit}}", cwd=mirror)
-        except WorkspaceError:
+            await self._git.read_repository(mirror, "cat-file", "-e", f"{revision}^{{commit}}")
+        except GitError:
             return False
         return True
 
     async def _resolve_commit(self, mirror: str, git: str, revision: str | None) -> str:
         for candidate in (revision or "HEAD", f"refs/remotes/origin/{revision}"):
-            with suppress(WorkspaceError):
-                return await self._git.run("rev-parse", "--verify", "--quiet", f"{candidate}^{{commit}}", cwd=mirror)
+            with suppress(GitError):
+                return await self._git.read_repository(
+                    mirror, "rev-parse", "--verify", "--quiet", f"{candidate}^{{commit}}"
+                )
         if revision is None:
             raise WorkspaceError(f"{git} has no commit")
         raise WorkspaceError(f'{git} has no revision "{revision}"')

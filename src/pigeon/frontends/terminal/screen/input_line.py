@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import CompleteEvent, get_common_complete_suffix
@@ -28,17 +28,37 @@ PAUSE_SECONDS = 0.7
 _FOLD = re.compile(r"\[pasted [\d,]+ (?:lines|characters)(?:, number \d+)?\]")
 
 
-class InputLine:
-    """One input, of several rows if need be. `now` is a steady clock in seconds."""
+class _EditableText(Buffer):
+    """The text of the line; `edit_file` opens it in an editor."""
 
-    def __init__(self, completer: ChatCompleter, history: InputHistory, now: Callable[[], float]) -> None:
+    def __init__(self, edit_file: Callable[[str], bool], **choices: Any) -> None:
+        super().__init__(**choices)
+        self._edit_file = edit_file
+
+    def _open_file_in_editor(self, filename: str) -> bool:
+        """Replaces that of prompt_toolkit, whose editor sees our variables and is found in any folder."""
+        return self._edit_file(filename)
+
+
+class InputLine:
+    """One input, of several rows if need be. `now` is a steady clock in seconds, `edit_file` opens a file in an
+    editor."""
+
+    def __init__(
+        self,
+        completer: ChatCompleter,
+        history: InputHistory,
+        now: Callable[[], float],
+        edit_file: Callable[[str], bool],
+    ) -> None:
         self._now = now
         self._history = history
         self._completer = completer
         self._completing: asyncio.Future[None] | None = None
         self._pastes: dict[str, str] = {}
         self._edited = float("-inf")
-        self.buffer = Buffer(
+        self.buffer = _EditableText(
+            edit_file,
             multiline=True,
             completer=completer,
             complete_while_typing=True,

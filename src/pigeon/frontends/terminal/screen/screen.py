@@ -80,6 +80,7 @@ class Screen:
         history: str,
         colours: bool,
         is_picture: Callable[[str], bool],
+        edit_file: Callable[[str], bool],
     ) -> None:
         self._transcript = transcript
         self._painter = painter
@@ -101,7 +102,7 @@ class Screen:
         )
         is_roomy = Condition(lambda: self._output.get_size().rows >= ROOMY_ROWS)
         self.panel = QuestionPanel(painter, self.refresh, self._focus_input, is_roomy, self._drawing.show_lines)
-        self.line = InputLine(completer, InputHistory(history), now)
+        self.line = InputLine(completer, InputHistory(history), now, edit_file)
         rows = LiveRows(self._drawing.live_lines, lambda: self.app.renderer.last_rendered_screen)
         layout = ScreenLayout(self.line, self.panel, facts, widgets, painter.signs, lambda: self.width, is_roomy)
         self.app = ChatApplication(

@@ -1,4 +1,14 @@
-"""The environment of commands: which variables hold keys and are left out, and which facts of the session are added."""
+"""What programs see of our environment: the one place where the variables of a program are chosen.
+
+Every program that Pigeon starts may read files that an agent has written, and run what they name. So it gets one of
+these, and `system/process/start` takes nothing else:
+
+    tool_environment      commands, extensions' programs, tool servers: all but the keys of model providers
+    persons_environment   what a person has chosen: their editor, their commands for keys, git with its servers; all but
+                          the keys of model providers
+    plain_environment     what Pigeon has chosen: a few variables by name
+    own_environment       Pigeon's own processes, which get what else they need in another way
+"""
 
 from __future__ import annotations
 
@@ -6,6 +16,8 @@ import os
 import re
 from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
+
+from pigeon.system.paths import keep_absolute_entries
 
 # Keys of providers that the catalogue does not know, or under names of others; those of the catalogue are given by it.
 SECRET_NAMES = frozenset(
@@ -25,8 +37,48 @@ NEEDED = frozenset(
     }
 )
 # fmt: on
+# Where the desktop is, for programs of the clipboard.
+DESKTOP = ("WAYLAND_DISPLAY", "XAUTHORITY", "XDG_SESSION_TYPE", "XDG_CURRENT_DESKTOP", "__CF_USER_TEXT_ENCODING")
+# Our own interpreter may not start without its library path.
+_LIBRARIES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "DYLD_FALLBACK_LIBRARY_PATH")
+_OF_OWN = ("PATH", "HOME", "LANG", "TMPDIR", *_LIBRARIES)
 _OF_ANOTHER_SESSION = ("PI_SESSION_ID", "PI_SESSION_FILE", "PI_PROVIDER", "PI_MODEL", "PI_REASONING_LEVEL")
 MARKERS = {"PI_CODING_AGENT": "true", "AI_AGENT": "pigeon"}
+
+
+class ProgramEnvironment(dict[str, str]):
+    """The variables of a program. Only the functions of this module make one out of others."""
+
+    def with_added(self, added: Mapping[str, str]) -> ProgramEnvironment:
+        """These and others, which were chosen for this program."""
+        return ProgramEnvironment({**self, **added})
+
+    def only(self, names: Collection[str]) -> ProgramEnvironment:
+        """Of these, the ones with these names, and those of the language."""
+        return ProgramEnvironment(
+            {name: value for name, value in self.items() if name in names or name.startswith("LC_")}
+        )
+
+
+def plain_environment(environ: Mapping[str, str], *also: str) -> ProgramEnvironment:
+    """What no program can do without, and the variables `also`; relative entries of PATH are left out."""
+    seen = ProgramEnvironment(environ).only({*NEEDED, *also})
+    return seen.with_added({"PATH": keep_absolute_entries(seen.get("PATH"))})
+
+
+def own_environment(environ: Mapping[str, str], *also: str) -> ProgramEnvironment:
+    """What a process of Pigeon's own needs to start, and the variables `also`."""
+    return ProgramEnvironment(environ).only({*_OF_OWN, *also})
+
+
+def persons_environment(
+    environ: Mapping[str, str], key_names: Collection[str], named: Collection[str] = ()
+) -> ProgramEnvironment:
+    """All variables but the keys of model providers, which `key_names` lists; a variable that the person has `named`
+    for this program stays."""
+    return ProgramEnvironment(
+        {name: value for name, value in environ.items() if name in named or not is_secret_name(name, key_names)}
+    )
 
 
 def is_secret_name(name: str, also: Collection[str] = ()) -> bool:
@@ -53,7 +105,7 @@ def tool_environment(
     conceals: Callable[[str, str], bool] = lambda name, value: False,
     session: Mapping[str, str] | None = None,
     bin_folder: str | None = None,
-) -> dict[str, str]:
+) -> ProgramEnvironment:
     """The environment of a command.
 
     Provider keys are left out unless asked for: known names, names in `also_secret` (those of the catalogue, and those
@@ -74,4 +126,4 @@ def tool_environment(
         seen["PATH"] = f"{bin_folder}{os.pathsep}{seen['PATH']}" if seen.get("PATH") else bin_folder
     if session is not None:
         seen.update(session)
-    return seen
+    return ProgramEnvironment(seen)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pigeon.secrets.command_environment import SECRET_NAMES, tool_environment
+from pigeon.system.process.variables import SECRET_NAMES, tool_environment
 
 KEY = "sk-canary-0123456789"
 
