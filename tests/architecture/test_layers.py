@@ -31,6 +31,7 @@ EDGES: dict[str, set[str]] = {
         "tools.catalog",
         "tools.editing.changed_lines",
         "tools.editing.diff",
+        "providers.explanations",
         "session",
         "secrets",
         "wire",
@@ -80,7 +81,7 @@ EDGES: dict[str, set[str]] = {
     },
     "frontends.terminal": {
         *("frontends", "providers.catalog.built_in", "providers.demo.api", "sdk", "session.history.file_store"),
-        *("sandbox.written_folders", "tools.catalog", "transport", "wire", "system"),
+        *("providers.explanations", "sandbox.written_folders", "tools.catalog", "transport", "wire", "system"),
     },
     "frontends.acp": {
         *("app", "config.credentials", "frontends", "providers.catalog.built_in", "rpc", "sdk", "secrets.redactor"),

@@ -17,6 +17,7 @@ from pigeon.config.credentials import Values
 from pigeon.providers.api import Api
 from pigeon.providers.apis import APIS
 from pigeon.providers.catalog.built_in import BuiltInCatalog
+from pigeon.providers.explanations import KeyOrigin
 from pigeon.providers.gateway import Gateway
 from pigeon.providers.http.client import HttpClient
 from pigeon.providers.registry import ModelRegistry, NoKey
@@ -34,6 +35,9 @@ class Keys:
         if model.provider == "nobody":
             raise NoKey("No API key for nobody/m-1")
         return Access(key="k")
+
+    def describe_key_origin(self, provider: str) -> KeyOrigin:
+        return KeyOrigin()
 
 
 @pytest.fixture

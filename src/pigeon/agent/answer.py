@@ -343,7 +343,8 @@ class AnswerStream:
             await self._publish(MessageStart(message=message))
         final = await self._finalize(message)
         message = final if isinstance(final, AssistantMessage) else message
-        await self._publish(MessageEnd(message=message))
+        explanation = finished.failure.explanation if finished.failure else ""
+        await self._publish(MessageEnd(message=message, explanation=explanation or ABSENT))
         return message
 
 

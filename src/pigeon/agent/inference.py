@@ -56,7 +56,11 @@ class ModelRequest(Struct):
 
 
 class Failure(Struct, frozen=True):
-    """Why an answer failed, as data, so that no later code has to match texts."""
+    """Why an answer failed, as data, so that no later code has to match texts.
+
+    `message` has the words of the server, as hosts and session files have them; `explanation` is a sentence for people,
+    empty if `message` is one.
+    """
 
     message: str
     status: int | None = None
@@ -64,6 +68,7 @@ class Failure(Struct, frozen=True):
     retryable: bool = False
     overflow: bool = False
     retry_after_ms: int | None = None
+    explanation: str = ""
 
 
 def report_failure(error: Exception) -> Failure:

@@ -6,16 +6,15 @@
 
 from __future__ import annotations
 
-import re
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from pigeon.export.escaping import escape_html, moment_html, to_iso_time
 from pigeon.export.markdown import TextFormatter
 from pigeon.export.pictures import picture_html
 from pigeon.export.tool_html import blocks_html, call_html, card_html, json_text, shell_html
-from pigeon.wire import codec
+from pigeon.providers.explanations import explain_answer
 from pigeon.wire.base import Absent, value_or_default
 from pigeon.wire.content import TextContent, ThinkingContent, ToolCall, UserBlock
 from pigeon.wire.entries import (
@@ -27,7 +26,6 @@ from pigeon.wire.entries import (
     ModelChange,
     ThinkingLevelChange,
 )
-from pigeon.wire.errors import BadRecord
 from pigeon.wire.messages import (
     AssistantMessage,
     BashExecutionMessage,
@@ -44,7 +42,6 @@ Item = Entry | dict[str, Any]
 Results = Mapping[str, ToolResultMessage]
 DAY = 86_400_000
 _ORDINARY_ENDS = ("stop", "toolUse", "pending")
-_LONGEST_FAILURE = 20_000
 
 
 def conversation_html(
@@ -52,11 +49,13 @@ def conversation_html(
     formatter: TextFormatter,
     labels: Mapping[str, str],
     previous: MessageEntry | None = None,
+    explain: Callable[[AssistantMessage], str] = explain_answer,
 ) -> Iterator[tuple[int, str]]:
     """The entries of one branch, oldest first, each with its number; results are shown with their calls.
 
-    `labels` are the bookmarks by the id of their entry, `previous` is the message before the first one. Entries are
-    read one at a time and forgotten: a session may be larger than what should be in memory.
+    `labels` are the bookmarks by the id of their entry, `previous` is the message before the first one, and `explain`
+    words failures for people. Entries are read one at a time and forgotten: a session may be larger than what should be
+    in memory.
     """
     rest = iter(items)
     ahead: deque[tuple[int, Item]] = deque()
@@ -74,7 +73,7 @@ def conversation_html(
         if isinstance(message, AssistantMessage):
             results = _pop_results(message, ahead, rest)
             again = speaker == message.model
-            piece = answer_html(message, formatter, results, f"m{number}", label, again)
+            piece = answer_html(message, formatter, results, f"m{number}", label, again, explain)
             speaker = message.model
         else:
             piece = entry_html(item, formatter, f"m{number}", label)
@@ -133,6 +132,7 @@ def answer_html(
     anchor: str = "",
     label: str = "",
     again: bool = False,
+    explain: Callable[[AssistantMessage], str] = explain_answer,
 ) -> str:
     """An answer of the model with the cards of its calls; with `again`, it continues the last one and has no head."""
     parts = []
@@ -144,7 +144,7 @@ def answer_html(
         else:
             parts.append(call_html(block, results.get(block.id), formatter))
     if not isinstance(message.error_message, Absent):
-        parts.append(_failure_html(message.error_message))
+        parts.append(_failure_html(message.error_message, explain(message)))
     if message.stop_reason not in _ORDINARY_ENDS:
         parts.append(f'<p class="note">ended: {escape_html(message.stop_reason)}</p>')
     works = all(isinstance(block, (ThinkingContent, ToolCall)) for block in message.content)
@@ -155,20 +155,13 @@ def answer_html(
     return _article_html(kind, "Assistant", about, to_iso_time(message.timestamp), "".join(parts), anchor, label)
 
 
-def _failure_html(text: str) -> str:
-    """The text of a failure: the sentence of a server that answered with JSON, and below it the full answer."""
-    found = re.search(r"\{.*\}", text, re.DOTALL) if len(text) <= _LONGEST_FAILURE else None
-    try:
-        sent = None if found is None else codec.decode(found[0].encode())
-    except BadRecord:
-        sent = None
-    error = sent.get("error", sent) if isinstance(sent, dict) else None
-    said = error.get("message") if isinstance(error, dict) else error
-    if not isinstance(said, str) or not said.strip():
+def _failure_html(text: str, explanation: str) -> str:
+    """Why an answer failed: the sentence for people, and folded below it what the server sent."""
+    if explanation == text:
         return f'<pre class="bad">{escape_html(text)}</pre>'
     inner = f'<div class="inner"><pre>{escape_html(text)}</pre></div>'
     whole = f"<details><summary>What the server sent</summary>{inner}</details>"
-    return f'<p class="bad">{escape_html(said)}</p>{whole}'
+    return f'<p class="bad">{escape_html(explanation)}</p>{whole}'
 
 
 def _message_html(message: Message, formatter: TextFormatter, anchor: str, label: str) -> str:

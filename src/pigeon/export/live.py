@@ -5,7 +5,7 @@ They are made by the same code as exported pages, and need nothing around them b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -47,16 +47,17 @@ def render_pieces_of(
     formatter: TextFormatter,
     labels: Iterable[Line],
     previous: Line | None,
+    explain: Callable[[AssistantMessage], str],
 ) -> list[HtmlPiece]:
-    """Consecutive entries from the number `start` on; `previous` is the message before them.
+    """Consecutive entries from the number `start` on; `previous` is the message before them, and `explain` words
+    failures for people.
 
     The first `settled` ones will not change any more.
     """
     before = None if previous is None else previous.parse_uncached()
     items = ((start + at, line.parse_uncached() or line.to_plain()) for at, line in enumerate(lines))
-    made = conversation_html(
-        items, formatter, _label_texts_of(labels), before if isinstance(before, MessageEntry) else None
-    )
+    before = before if isinstance(before, MessageEntry) else None
+    made = conversation_html(items, formatter, _label_texts_of(labels), before, explain)
     return [
         HtmlPiece(entry_id=lines[number - start].id, html=html, settled=number - start < settled)
         for number, html in made

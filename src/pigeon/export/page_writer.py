@@ -21,9 +21,11 @@ from pigeon.wire import codec
 from pigeon.wire.answers import BranchInfo, FoundText, HtmlPiece
 from pigeon.wire.commands import ChangedFile, RenderHtml
 from pigeon.wire.errors import Refusal, StartupError
+from pigeon.wire.messages import AssistantMessage
 
 if TYPE_CHECKING:
     from pigeon.export.markdown import TextFormatter
+    from pigeon.providers.explanations import KeyOrigin
 
 _AT_ONCE = 1 << 20
 Mask = Callable[[bytes], bytes]
@@ -36,11 +38,20 @@ class NothingSaid(StartupError):
 class PageWriter:
     """Writes pages; a relative path begins in the folder of the environment."""
 
-    def __init__(self, environment: Environment, store: FileStore, mask: Mask, mask_shapes: bool = True) -> None:
+    def __init__(
+        self,
+        environment: Environment,
+        store: FileStore,
+        mask: Mask,
+        mask_shapes: bool = True,
+        origin_of_key: Callable[[str], KeyOrigin] | None = None,
+    ) -> None:
         """`mask` takes the agent's keys out of the page: the session may be older than the masking of what is kept.
 
-        With `mask_shapes` everything is masked that looks like a secret.
+        With `mask_shapes` everything is masked that looks like a secret. `origin_of_key` tells where the key of a
+        provider comes from, for failures that are shown to the user; pages that are written to a file do not say it.
         """
+        self._origin_of_key = origin_of_key
         self._environment = environment
         self._store = store
         self._mask_keys = mask
@@ -104,8 +115,15 @@ class PageWriter:
         marks = self._parse_and_mask_lines(labels)
         before = self._parse_and_mask_lines([] if previous is None else [previous])
         settled = find_unsettled_index(lines) if running else len(lines)
-        pieces = render_pieces_of(lines, start, settled, self._make_formatter(), marks, before[0] if before else None)
+        pieces = render_pieces_of(
+            lines, start, settled, self._make_formatter(), marks, before[0] if before else None, self._explain_answer
+        )
         return (attach_markdown_sources(pieces, lines) if source else pieces), settled
+
+    def _explain_answer(self, message: AssistantMessage) -> str:
+        from pigeon.providers.explanations import explain_answer
+
+        return explain_answer(message, self._origin_of_key and self._origin_of_key(message.provider))
 
     def render_html(self, asked: RenderHtml) -> str:
         """One text as HTML; runs in a thread."""

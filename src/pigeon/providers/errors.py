@@ -55,6 +55,8 @@ _TRANSIENT_CODES = {
     "deadline_exceeded",
     "aborted",
 }
+# Codes that only servers send.
+SERVER_CODES = _OVERFLOW_CODES | _QUOTA_CODES | _TRANSIENT_CODES
 _OVERFLOW = (
     r"prompt (?:is )?too long|prompt exceeds max(?:imum)? length|request_too_large"
     r"|input is too long for (?:the )?requested model"
@@ -150,8 +152,7 @@ def _is_overflow(text: str, status: int | None) -> bool:
 
 
 def _is_retryable(text: str, status: int | None, code: str, server_says: bool | None, delay_named: bool) -> bool:
-    # A limit per minute is worded like an empty account, but comes with a retry time.
-    if code in _QUOTA_CODES or status == 402 or (_has_match(_QUOTA, text) and not delay_named):
+    if is_out_of_quota(text, status, code, delay_named=delay_named):
         return False
     if server_says is not None:
         return server_says
@@ -160,6 +161,12 @@ def _is_retryable(text: str, status: int | None, code: str, server_says: bool | 
     if (status is None and code in _TRANSIENT_CODES) or _has_match(_TRANSIENT, text):
         return True
     return _has_match(_STATUS_ALONE if status is None else _STATUS_BY_NAME, text)
+
+
+def is_out_of_quota(text: str, status: int | None, code: str | None, *, delay_named: bool) -> bool:
+    """Whether the account has nothing left."""
+    # A limit per minute is worded like an empty account, but comes with a retry time.
+    return (code or "").lower() in _QUOTA_CODES or status == 402 or (_has_match(_QUOTA, text) and not delay_named)
 
 
 def from_response(

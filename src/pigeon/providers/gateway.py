@@ -7,6 +7,7 @@ extensions) belongs to that agent alone.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from functools import partial
 from importlib import import_module
 from itertools import count
 from types import ModuleType
@@ -175,7 +176,14 @@ class Gateway:
             history=self._ensure_history_cache(),
             mask_text=self._mask_text,
             not_strict=self._not_strict,
+            explain=partial(self._explain_failure, model),
         )
+
+    def _explain_failure(self, model: Model, failure: Failure) -> Failure:
+        from pigeon.providers.explanations import with_explanation
+
+        origin = self._registry.describe_key_origin(model.provider)
+        return with_explanation(failure, model.provider, model.id, origin)
 
     def _ensure_history_cache(self) -> HistoryCache:
         from pigeon.providers.history.cache import HistoryCache

@@ -8,7 +8,7 @@ request. Precedence of keys: `--api-key`, stored, `models.json`, environment.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 
@@ -19,6 +19,9 @@ from pigeon.providers.request import Access
 from pigeon.system.clock import now_ms
 from pigeon.wire.base import merge_objects
 from pigeon.wire.model import Model
+
+if TYPE_CHECKING:
+    from pigeon.providers.explanations import KeyOrigin
 
 # The label of a configured value, with the variables that it comes from (`X-Team $TEAM`), and the value.
 Labelled = tuple[str, str]
@@ -241,6 +244,40 @@ class ModelRegistry:
         if known is not None:
             return f"{text}: set {known.keys[0]}, pass --api-key, or store a key in auth.json"
         return f'{text}: set "apiKey" for this provider in models.json, or pass --api-key'
+
+    def describe_key_origin(self, provider: str) -> KeyOrigin:
+        """Where a provider's key comes from, and how to replace it, for people; the order is that of precedence."""
+        from pigeon.providers.explanations import KeyOrigin
+
+        if provider in self._runtime:
+            return KeyOrigin("given at the start (--api-key)", "give a valid one")
+        entry, stored = self._entries.get(provider, {}), self._stored_credential(provider)
+        if stored is not None and stored.get("type") == "oauth":
+            return KeyOrigin("of the login in auth.json", "log in again, or store an API key there instead")
+        if stored is not None and stored.get("key"):
+            return self._origin_in_file("auth.json", str(stored["key"]))
+        if stored is None and "apiKey" in entry:
+            return self._origin_in_file("models.json", str(entry["apiKey"]))
+        own = {} if stored is None else {key: str(value) for key, value in (stored.get("env") or {}).items()}
+        variable = self._find_key_variable(provider, own)
+        if variable is None:
+            return KeyOrigin("of the headers in models.json", "correct it there")
+        if own.get(variable):
+            return KeyOrigin(f"from {variable} in auth.json", "replace it there with a valid one")
+        return KeyOrigin(f"from the variable {variable}", "set that to a valid key, and start Pigeon again")
+
+    def _origin_in_file(self, file: str, value: str) -> KeyOrigin:
+        from pigeon.providers.explanations import KeyOrigin
+
+        named = sorted(self._values.find_variables(value))
+        if value.startswith("!"):
+            return KeyOrigin(f"from the command in {file}", "have it print a valid key")
+        if named:
+            return KeyOrigin(
+                f"from the variable {' and '.join(named)}, which {file} names",
+                "set that to a valid key, and start Pigeon again",
+            )
+        return KeyOrigin(f"from {file}", "replace it there with a valid one")
 
     async def resolve_access(self, model: Model) -> Access:
         """Key and headers for one request; raises `NoKey`."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
-from pigeon.agent.inference import ModelMessage, ModelRequest, Pacing, ProviderHooks
+from pigeon.agent.inference import Failure, ModelMessage, ModelRequest, Pacing, ProviderHooks
 from pigeon.system.clock import sleep_ms
 from pigeon.system.ids import RANDOM_IDS
 from pigeon.wire import codec
@@ -73,11 +73,15 @@ class Access(Struct, frozen=True):
     env: Mapping[str, str] = field(default_factory=dict)
 
 
+def _keep_unexplained(failure: Failure) -> Failure:
+    return failure
+
+
 class RequestSetup(Struct, frozen=True):
     """Everything that one request is sent with; without a cache the whole history is converted each time.
 
     `mask_text` masks keys in error texts. `not_strict` has the models whose server does not accept strict tools; an
-    adapter adds those it learns about.
+    adapter adds those it learns about. `explain` adds the sentence for people to a failure.
     """
 
     http: HttpClient
@@ -88,6 +92,7 @@ class RequestSetup(Struct, frozen=True):
     history: HistoryCache | None = None
     mask_text: Callable[[str], str] = str
     not_strict: set[str] = field(default_factory=set)
+    explain: Callable[[Failure], Failure] = _keep_unexplained
 
 
 def make_request_headers(own: Mapping[str, str], configured: Mapping[str, str | None]) -> dict[str, str]:

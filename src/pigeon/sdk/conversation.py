@@ -47,7 +47,7 @@ _Self = TypeVar("_Self", bound="Conversation")
 DIALECT = "pi-latest"
 NEEDED = ("agent_settled", "message_end", "compaction_end")
 # The features to request with `hello`.
-FEATURES = ["deltas", "permissions", "attribution"]
+FEATURES = ["deltas", "permissions", "attribution", "explanations"]
 
 
 class Conversation(CommandMethods):

@@ -71,6 +71,7 @@ class RunRecord:
         self.messages: list[Message] = []
         self.usage = zero_usage()
         self._settled: AgentSettled | None = None
+        self._explanation = ""
         self._output: Any = None
         self._unusable: str | None = None if wanted is None else NO_OUTPUT
 
@@ -78,6 +79,8 @@ class RunRecord:
         """Keep what the result of the run needs of one of its events."""
         if isinstance(event, MessageEnd):
             self.messages.append(event.message)
+            if isinstance(event.message, AssistantMessage):
+                self._explanation = value_or_default(event.explanation, "")
             if isinstance(event.message, AssistantMessage | ToolResultMessage):
                 self._add_usage(event.message.usage)
         elif isinstance(event, CompactionEnd):
@@ -89,7 +92,7 @@ class RunRecord:
     def with_output(self, wanted: OutputType | None) -> RunRecord:
         """The same run for a caller with this `output=`."""
         record = RunRecord(wanted)
-        record.messages, record.usage = list(self.messages), self.usage
+        record.messages, record.usage, record._explanation = list(self.messages), self.usage, self._explanation
         if self._settled is not None:
             record.add_event(self._settled)
         return record
@@ -142,7 +145,7 @@ class RunRecord:
         if self._settled is not None and not isinstance(self._settled.error_message, Absent):
             return self._settled.error_message
         text = None if answer is None else value_or_default(answer.error_message, None)
-        return text or self._unusable or "The run ended in an error"
+        return self._explanation or text or self._unusable or "The run ended in an error"
 
     @property
     def _last_answer(self) -> AssistantMessage | None:

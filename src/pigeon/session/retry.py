@@ -10,6 +10,7 @@ from pigeon.agent.scope import Scope
 from pigeon.session.bus import Bus
 from pigeon.session.context.transcript import Transcript
 from pigeon.session.settings import RetryPolicy
+from pigeon.wire.base import ABSENT
 from pigeon.wire.entries import ContextEdit
 from pigeon.wire.errors import Aborted
 from pigeon.wire.events import AutoRetryEnd, AutoRetryStart, EntryAppended
@@ -50,6 +51,7 @@ class Retry:
                     max_attempts=self._policy.max_retries,
                     delay_ms=delay,
                     error_message=failure.message,
+                    explanation=failure.explanation or ABSENT,
                 )
             )
             await self.hide_last_answer()

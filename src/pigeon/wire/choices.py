@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Literal, get_args
 
 DialectName = Literal["pi", "pi-latest", "pi-0.73", "omp", "xcsh", "companion"]
-Feature = Literal["deltas", "seq", "trust", "permissions", "attribution", "mcp", "selection"]
+Feature = Literal["deltas", "seq", "trust", "permissions", "attribution", "mcp", "selection", "explanations"]
 ALL_FEATURES: tuple[Feature, ...] = get_args(Feature)
 SandboxMode = Literal["off", "read-only", "workspace"]
 ApprovalMode = Literal["always-ask", "write", "yolo"]

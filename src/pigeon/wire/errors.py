@@ -38,11 +38,13 @@ def _restore_error(kind: type[PigeonError], args: tuple[Any, ...], members: dict
 
 
 class Refusal(PigeonError):
-    """The command cannot be carried out; nothing changed. Programs distinguish a few of them by their `code`."""
+    """The command cannot be carried out; nothing changed. Programs distinguish a few of them by their `code`; with an
+    `explanation`, the text has the words of a model's server."""
 
-    def __init__(self, text: str, code: str | None = None) -> None:
+    def __init__(self, text: str, code: str | None = None, explanation: str = "") -> None:
         super().__init__(text)
         self.code = code
+        self.explanation = explanation
 
 
 class BadRecord(Refusal):

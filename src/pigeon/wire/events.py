@@ -250,10 +250,14 @@ class MessageUpdate(Event, tag="message_update", kw_only=True):
 
 
 class MessageEnd(Event, tag="message_end", kw_only=True):
-    """A message is complete and recorded."""
+    """A message is complete and recorded. `explanation`, for hosts with the feature `explanations`, says in a sentence
+    for people why an answer failed, if its `errorMessage` has the words of the model's server."""
+
+    member_features = MappingProxyType({"explanation": "explanations"})
 
     message: Message
     message_id: str | Absent = ABSENT
+    explanation: str | Absent = ABSENT
 
 
 class ToolExecutionStart(Event, tag="tool_execution_start", kw_only=True):
@@ -317,13 +321,17 @@ class CompactionStart(Event, tag="compaction_start", kw_only=True):
 
 
 class CompactionEnd(Event, tag="compaction_end", kw_only=True):
-    """Compaction has ended, with a result, an error, or because it was aborted."""
+    """Compaction has ended, with a result, an error, or because it was aborted; `explanation` is that of
+    `message_end`."""
+
+    member_features = MappingProxyType({"explanation": "explanations"})
 
     reason: CompactionReason
     result: Compacted | Absent = ABSENT
     aborted: bool
     will_retry: bool
     error_message: str | Absent = ABSENT
+    explanation: str | Absent = ABSENT
 
 
 class AutoCompactionStart(Event, tag="auto_compaction_start", kw_only=True):
@@ -342,12 +350,15 @@ class AutoCompactionEnd(Event, tag="auto_compaction_end", kw_only=True):
 
 
 class AutoRetryStart(Event, tag="auto_retry_start", kw_only=True):
-    """A transient error is retried after a pause."""
+    """A transient error is retried after a pause; `explanation` is that of `message_end`."""
+
+    member_features = MappingProxyType({"explanation": "explanations"})
 
     attempt: int
     max_attempts: int
     delay_ms: int
     error_message: str
+    explanation: str | Absent = ABSENT
 
 
 class AutoRetryEnd(Event, tag="auto_retry_end", kw_only=True):

@@ -20,6 +20,7 @@ class RunProgress:
         self._edition = edition
         self._send_all = send_all
         self._last_answer: AssistantMessage | None = None
+        self._explanation = ""
         self._spent = TokenSum()
         self.is_busy = False
         self.in_run = False
@@ -28,16 +29,16 @@ class RunProgress:
         self.in_run = True
         self.send_busy()
 
-    def record_answer(self, message: AssistantMessage) -> None:
+    def record_answer(self, message: AssistantMessage, explanation: str = "") -> None:
         """Add what an answer has used, and remember it: the last one says how the run ended."""
-        self._last_answer = message
+        self._last_answer, self._explanation = message, explanation
         self._spent = self._spent.plus(message.usage)
 
     def finish_run(self, event: AgentSettled) -> PromptEnd:
         """End the run; returns how it ended, with everything it has used. `send_idle` reports it to the client."""
         self.in_run = False
         end = replace(self._prompt_end_of(event), usage=self._spent)
-        self._last_answer, self._spent = None, TokenSum()
+        self._last_answer, self._explanation, self._spent = None, "", TokenSum()
         return end
 
     def send_busy(self) -> None:
@@ -61,9 +62,8 @@ class RunProgress:
         if event.reason == "aborted" or event.aborted:
             return PromptEnd("cancelled")
         if event.reason == "error":
-            text = value_or_default(event.error_message, "") or (
-                value_or_default(last.error_message, "") if last else ""
-            )
+            said = value_or_default(last.error_message, "") if last else ""
+            text = value_or_default(event.error_message, "") or self._explanation or said
             return PromptEnd("end_turn", RpcError(INTERNAL_ERROR, text or "The run failed"))
         if event.reason == "limit":
             tokens = not isinstance(event.limit, Absent) and event.limit.name == "tokens"

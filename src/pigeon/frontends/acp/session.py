@@ -259,7 +259,7 @@ class EditorSession:
             if turn is not None:
                 self._on_prompt_inserted(turn)
         elif isinstance(event, MessageEnd) and isinstance(event.message, AssistantMessage):
-            self._progress.record_answer(event.message)
+            self._progress.record_answer(event.message, value_or_default(event.explanation, ""))
         elif isinstance(event, AgentStart):
             # Runs that no prompt began are reported too.
             self._progress.on_run_start()

@@ -190,11 +190,12 @@ class EventTranslator:
         elif isinstance(event, CompactionEnd):
             status = "cancelled" if event.aborted else "failed" if event.error_message else "completed"
             summary = None if isinstance(event.result, Absent) else event.result.summary
-            error = value_or_default(event.error_message, None)
+            error = value_or_default(event.explanation, value_or_default(event.error_message, None))
             self._send_updates(self._edition.compaction_updates(self._compaction_id(), status, summary, error))
         elif isinstance(event, AutoRetryStart):
             seconds = round(event.delay_ms / 1000, 1)
-            text = f"{event.error_message} Trying again in {seconds:g} s ({event.attempt} of {event.max_attempts})"
+            why = value_or_default(event.explanation, event.error_message)
+            text = f"{why}. Trying again in {seconds:g} s ({event.attempt} of {event.max_attempts})"
             self.send_notice("warning", text)
         elif isinstance(event, ExtensionError):
             self.send_notice("error", f"{event.extension_path}: {event.error}")

@@ -13,7 +13,7 @@ from pigeon.frontends.cleaning import clean_text
 from pigeon.frontends.printing import colour_text, print_to_stderr
 from pigeon.sdk.results import ConversationEvent, Result
 from pigeon.wire import codec
-from pigeon.wire.base import Json
+from pigeon.wire.base import Json, value_or_default
 from pigeon.wire.content import text_of
 from pigeon.wire.events import (
     AutoRetryStart,
@@ -57,7 +57,8 @@ class ProgressLines:
             return f"{event.tool_name} failed"
         if isinstance(event, AutoRetryStart):
             pause = f"{event.delay_ms / 1000:g} s"
-            return f"retrying in {pause} ({event.attempt} of {event.max_attempts}): {event.error_message}"
+            why = value_or_default(event.explanation, event.error_message)
+            return f"retrying in {pause} ({event.attempt} of {event.max_attempts}): {why}"
         return "summarizing older messages to free context" if isinstance(event, CompactionStart) else ""
 
     def show_line(self, text: str) -> None:

@@ -33,9 +33,9 @@ from pigeon.system.environment import Environment
 from pigeon.transport import exit_codes
 from pigeon.transport.writer import Writer
 from pigeon.wire.answers import Accepted
-from pigeon.wire.base import ABSENT, Absent
+from pigeon.wire.base import ABSENT, value_or_default
 from pigeon.wire.errors import Refusal, UsageError
-from pigeon.wire.events import AgentEnd, AgentSettled, Outbound
+from pigeon.wire.events import AgentEnd, AgentSettled, MessageEnd, Outbound
 from pigeon.wire.messages import AssistantMessage
 
 FLUSH_SECONDS = 10.0
@@ -121,15 +121,17 @@ class _RunEnds:
         self._cut_off = False
 
     def on_event(self, event: Outbound) -> None:
-        if isinstance(event, AgentEnd):
-            last = event.messages[-1] if event.messages else None
-            failure = last.error_message if isinstance(last, AssistantMessage) else ""
+        if isinstance(event, MessageEnd):
+            message = event.message
+            failure = value_or_default(message.error_message, "") if isinstance(message, AssistantMessage) else ""
+            self._failure = value_or_default(event.explanation, "") or failure
+        elif isinstance(event, AgentEnd):
             self._cut_off = is_cut_off(event.messages)
-            self._failure = "" if isinstance(failure, Absent) else f" ({failure})"
         elif isinstance(event, AgentSettled):
             reason = "done" if event.reason == "denied" and not self._unattended else event.reason
             self.code = exit_codes.BY_END.get(reason, exit_codes.OK)
             if self.code and not self._leaving():
-                print_to_stderr(f"The run ended: {reason}{self._failure if reason == 'error' else ''}")
+                why = f" ({self._failure})" if self._failure and reason == "error" else ""
+                print_to_stderr(f"The run ended: {reason}{why}")
             elif self._cut_off:
                 print_to_stderr(f"Warning: {CUT_OFF}")

@@ -145,7 +145,8 @@ class Chat:
         except ProcessDied as death:
             self._on_agent_died(death)
         except (PigeonError, OSError) as error:
-            self._show(Notice(str(error) or type(error).__name__, "error"))
+            if not self._transcript.has_explained(str(error)):
+                self._show(Notice(str(error) or type(error).__name__, "error"))
 
     async def _handle_input(self, given: Input) -> None:
         text = given.text

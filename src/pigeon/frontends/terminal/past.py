@@ -63,9 +63,10 @@ def _answer_blocks(message: AssistantMessage, results: dict[str, ToolResultMessa
             blocks.append(ThinkingText(part.thinking, None))
         elif isinstance(part, ToolCall):
             blocks.append(_tool_card(part, results.get(part.id)))
-    error = value_or_default(message.error_message, "")
-    if message.stop_reason == "error" and error:
-        blocks.append(Notice(error, "error"))
+    if message.stop_reason == "error" and message.error_message:
+        from pigeon.providers.explanations import explain_answer
+
+        blocks.append(Notice(explain_answer(message), "error"))
     elif message.stop_reason == "aborted":
         blocks.append(Notice("Stopped", "warning"))
     return blocks

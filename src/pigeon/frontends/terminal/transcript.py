@@ -49,11 +49,17 @@ class ChatTranscript:
         self._cards = RunningCards(now)
         self._writing: str | None = None
         self._since: float | None = None
+        self._explained = ""
         self.running = False
         self.compacting = False
         self.retrying = ""
         self.queued: list[str] = []
         self.queued_items: list[QueueItem] = []
+
+    def has_explained(self, refusal: str) -> bool:
+        """True if a command is refused because of a failure that was just shown with its explanation."""
+        explained, self._explained = self._explained, ""
+        return bool(refusal) and explained.endswith(refusal)
 
     # Read by the screen
 
@@ -181,7 +187,7 @@ class ChatTranscript:
             self._end_thinking()
             self._end_text()
             self._writing = None
-            error = value_or_default(message.error_message, "")
+            error = value_or_default(event.explanation, "") or value_or_default(message.error_message, "")
             if message.stop_reason == "error" and error:
                 self._add_finished(Notice(error, "error"))
             elif message.stop_reason == "length":
@@ -264,9 +270,13 @@ class ChatTranscript:
             self._add_finished(
                 Notice(f"Compacted: {result.tokens_before:,} tokens were replaced by a summary", "faint")
             )
-        elif (error := value_or_default(event.error_message, "")) and event.reason != "manual":
-            # A requested compaction is refused with the same words.
-            self._add_finished(Notice(error, "error"))
+            return
+        explanation, error = value_or_default(event.explanation, ""), value_or_default(event.error_message, "")
+        if explanation:
+            self._explained = error
+        # A requested compaction is refused with the same words.
+        if explanation or (error and event.reason != "manual"):
+            self._add_finished(Notice(explanation or error, "error"))
 
     def _on_extension_error(self, event: events.ExtensionError) -> None:
         self._add_finished(Notice(f"{event.extension_path} ({event.event}): {event.error}", "error"))

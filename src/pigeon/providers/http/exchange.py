@@ -59,7 +59,7 @@ async def stream_exchange(
             if response is not None:
                 await response.drop()
     except StreamBroken as broken:
-        yield translator.make_finished_delta("error", _mask_failure(broken.failure, setup))
+        yield translator.make_finished_delta("error", _mask_and_explain(broken.failure, setup))
     except Stalled:
         yield translator.make_finished_delta("error", _silence_failure(setup.policy.idle_ms))
     except EventTooLong as error:
@@ -67,7 +67,7 @@ async def stream_exchange(
             "error", Failure(message=f"The stream cannot be read: {error}", code="malformed_stream")
         )
     except Exception as error:
-        yield translator.make_finished_delta("error", _mask_failure(from_exception(error), setup))
+        yield translator.make_finished_delta("error", _mask_and_explain(from_exception(error), setup))
 
 
 class _DeltaReader:
@@ -223,9 +223,10 @@ def _silence_failure(idle_ms: int) -> Failure:
     return Failure(message=text, code="idle_timeout", retryable=True)
 
 
-def _mask_failure(failure: Failure, setup: RequestSetup) -> Failure:
-    """The failure without keys: servers repeat the request in their error texts, and libraries in their exceptions."""
-    return msgspec.structs.replace(failure, message=setup.mask_text(failure.message))
+def _mask_and_explain(failure: Failure, setup: RequestSetup) -> Failure:
+    """The failure with its explanation, and without keys: servers repeat the request in their error texts, and
+    libraries in their exceptions."""
+    return setup.explain(msgspec.structs.replace(failure, message=setup.mask_text(failure.message)))
 
 
 class EventTooLong(ValueError):

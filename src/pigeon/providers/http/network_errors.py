@@ -64,6 +64,12 @@ class ProxyError(NetworkError):
     code = "proxy_failed"
 
 
+class ProxyUnreachable(ConnectError):
+    """There is no connection to the proxy."""
+
+    code = "proxy_unreachable"
+
+
 class DecodingError(NetworkError):
     """The body does not match its `content-encoding`."""
 

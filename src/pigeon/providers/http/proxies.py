@@ -13,7 +13,14 @@ from typing import NamedTuple
 from pigeon.providers.http.addresses import Origin, format_authority, split_url
 from pigeon.providers.http.http1 import encode_head, split_head
 from pigeon.providers.http.network import NetworkStream, connect
-from pigeon.providers.http.network_errors import InvalidProxy, InvalidURL, ProtocolError, ProxyError
+from pigeon.providers.http.network_errors import (
+    ConnectError,
+    InvalidProxy,
+    InvalidURL,
+    ProtocolError,
+    ProxyError,
+    ProxyUnreachable,
+)
 
 _VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 _PORTS = {"http": 80, "https": 443, "socks5": 1080, "socks5h": 1080}
@@ -108,7 +115,10 @@ def parse_proxy(url: str) -> Proxy:
 
 async def connect_to_proxy(proxy: Proxy, certificates: ssl.SSLContext | None, timeout: float) -> NetworkStream:
     """A connection to the proxy itself."""
-    stream = await connect(proxy.origin.host, proxy.origin.port, timeout)
+    try:
+        stream = await connect(proxy.origin.host, proxy.origin.port, timeout)
+    except ConnectError as error:
+        raise ProxyUnreachable(str(error)) from error
     if proxy.origin.scheme == "https":
         assert certificates is not None
         return await stream.start_tls(certificates, proxy.origin.host, timeout)

@@ -125,7 +125,15 @@ class Compaction:
             raise Refusal(CANCELLED) from None
         except Refusal as error:
             text = f"{_FAILED.get(reason, 'Auto-compaction failed')}: {error}"
-            await self._publish(CompactionEnd(reason=reason, aborted=False, will_retry=False, error_message=text))
+            await self._publish(
+                CompactionEnd(
+                    reason=reason,
+                    aborted=False,
+                    will_retry=False,
+                    error_message=text,
+                    explanation=error.explanation or ABSENT,
+                )
+            )
             raise
         await self._publish(CompactionEnd(reason=reason, result=result, aborted=False, will_retry=reason == "overflow"))
         return result
@@ -260,4 +268,5 @@ def _labelling_failures(label: str) -> Iterator[None]:
     try:
         yield
     except SummaryFailed as error:
-        raise Refusal(f"{label}: {error}") from None
+        explanation = f"{label}: {error.explanation}" if error.explanation else ""
+        raise Refusal(f"{label}: {error}", explanation=explanation) from None

@@ -244,7 +244,9 @@ class Summarizer:
 
 def _extract_summary(answer: AssistantMessage, failure: Failure | None) -> str:
     if failure is not None or answer.stop_reason in ("error", "aborted"):
-        raise SummaryFailed(failure.message if failure else "the request was aborted")
+        if failure is None:
+            raise SummaryFailed("the request was aborted")
+        raise SummaryFailed(failure.message, explanation=failure.explanation)
     if answer.stop_reason == "length":
         raise SummaryFailed("generation hit the token cap and the summary is incomplete")
     if answer.stop_reason == "toolUse":

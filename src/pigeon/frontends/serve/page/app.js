@@ -185,7 +185,7 @@ function askDelete() {
 }
 
 async function compact(rest) {
-  try { await conversation.ask("compact", rest ? { customInstructions: rest } : {}); } catch (error) { notice(error.message, { kind: "warning" }); }
+  try { await conversation.ask("compact", rest ? { customInstructions: rest } : {}); } catch (error) { if (!conversation?.explained?.endsWith(error.message)) notice(error.message, { kind: "warning", key: "compaction" }); }
 }
 
 async function branches() {

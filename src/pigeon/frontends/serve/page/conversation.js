@@ -417,7 +417,7 @@ export class Conversation {
       case "queue_update": this.queue = record.items ?? []; return this.on.changed("queue");
       case "compaction_start": return this._say("Making room in the context: a summary is being written");
       case "compaction_end": return this._compacted(record);
-      case "auto_retry_start": return this._say(`The model's server failed (${record.errorMessage}). Trying again, ${record.attempt} of ${record.maxAttempts}`);
+      case "auto_retry_start": return this._say(`The model's server failed: ${record.explanation ?? record.errorMessage}. Trying again, ${record.attempt} of ${record.maxAttempts}`);
       case "session_info_changed": this.state.sessionName = record.name; return this.on.changed("state");
       case "selection_changed": return this._selected(record);
       case "thinking_level_changed": this.state.thinkingLevel = record.level; return this.on.changed("state");
@@ -516,7 +516,8 @@ export class Conversation {
 
   _compacted(record) {
     this._say("");
-    if (record.errorMessage) notice(`The context could not be compacted: ${record.errorMessage}`, { kind: "warning" });
+    if (record.errorMessage) notice(`The context could not be compacted: ${record.explanation ?? record.errorMessage}`, { kind: "warning", key: "compaction" });
+    this.explained = record.explanation ? record.errorMessage : null;
     this.refresh();
     this.refreshStats().catch(() => {});
   }
