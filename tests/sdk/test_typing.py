@@ -23,7 +23,8 @@ MISTAKES = {
     "pigeon.SyncAgent(modle='demo')": 'Unexpected keyword argument "modle"',
     "pigeon.SyncClient(timeout='much')": 'incompatible type "str"',
     "pigeon.run_sync('x', modle='demo')": "No overload variant",
-    "(await agent.run('x', output=list[str])).output.upper()": '"list[str]" has no attribute',
+    "(await agent.run('x', output=list[str])).output.upper()": '"list[str]" of "list[str] | None" has no attribute',
+    "(await agent.run('x', output=list[str])).output.append('y')": 'Item "None" of "list[str] | None"',
 }
 
 
@@ -32,7 +33,17 @@ CACHE = ROOT / ".mypy_cache" / "typed_programs"
 
 
 def run_mypy(path: Path) -> str:
-    command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--config-file", "", "--cache-dir"]
+    command = [
+        sys.executable,
+        "-m",
+        "mypy",
+        "--strict",
+        "--warn-unreachable",
+        "--no-error-summary",
+        "--config-file",
+        "",
+        "--cache-dir",
+    ]
     return subprocess.run([*command, str(CACHE), str(path)], capture_output=True, text=True, check=False).stdout
 
 

@@ -50,10 +50,14 @@ async def main() -> None:
         result = await agent.run("Which of them are tests?", images=["x.png", b"123"])
         assert_type(result.text, str)
         listed = await agent.run("Which?", output=list[str], limits=pigeon.Limits(turns=3, cost=0.5))
-        assert_type(listed.output, list[str])
+        assert_type(listed.output, list[str] | None)
+        if listed.output is None:
+            assert_type(listed.error, str | None)
+        else:
+            assert_type(listed.output, list[str])
         assert_type(result, pigeon.Result[None])
-        assert_type((await agent.run("Where?", output=Place, message_id="1")).output, Place)
-        assert_type((await agent.run("Where?", output={"type": "string"})).output, Any)
+        assert_type((await agent.run("Where?", output=Place, message_id="1")).output, Place | None)
+        assert_type((await agent.run("Where?", output={"type": "string"})).output, Any | None)
         assert_type(listed.run_id, str | None)
         assert_type(await agent.remove_queued("1"), pigeon.QueueItem)
         assert_type(await agent.abort(tool_call_id="1"), None)
@@ -80,15 +84,15 @@ def main_without_a_loop() -> None:
     with pigeon.SyncAgent(model="demo") as sync:
         assert_type(sync, pigeon.SyncAgent)
         assert_type(sync.get_state(), pigeon.State)
-        assert_type(sync.run("Which?", output=list[str]).output, list[str])
+        assert_type(sync.run("Which?", output=list[str]).output, list[str] | None)
         assert_type(sync.run("Which?", streaming_behavior="steer").output, None)
         for event in sync.prompt("x"):
             if isinstance(event, pigeon.AgentSettled):
                 assert_type(event.aborted, bool)
     assert_type(pigeon.run_sync("What is in README?", model="demo").text, str)
-    assert_type(pigeon.run_sync("Where?", output=Place, cwd=Path(), limits=pigeon.Limits(turns=2)).output, Place)
+    assert_type(pigeon.run_sync("Where?", output=Place, cwd=Path(), limits=pigeon.Limits(turns=2)).output, Place | None)
     with pigeon.SyncClient(command=["pigeon", "--mode", "rpc"], timeout=5) as over_a_pipe:
-        assert_type(over_a_pipe.run("Where?", output=Place).output, Place)
+        assert_type(over_a_pipe.run("Where?", output=Place).output, Place | None)
         assert_type(over_a_pipe.restart(), None)
     try:
         pass

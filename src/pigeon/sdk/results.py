@@ -53,7 +53,7 @@ class Result(Struct, Generic[OutputT], frozen=True, kw_only=True):
     """
 
     text: str
-    output: OutputT
+    output: OutputT | None
     messages: list[Message]
     usage: Usage
     ended: Ended
