@@ -212,8 +212,8 @@ async def test_a_line_that_does_not_fit_its_record_takes_no_other_line_with_it(t
 
 async def test_an_answer_that_does_not_come_in_time_is_an_error_and_the_rest_goes_on(tmp_path: Path) -> None:
     body = 'answer(r, data=dict(text="here")) if r["type"] == "get_last_assistant_text" else None'
-    async with start_stand_in(tmp_path, body, timeout=0.2) as client:
-        with pytest.raises(pigeon.AnswerTimeout, match=r'"get_state" within 0\.2 s'):
+    async with start_stand_in(tmp_path, body, timeout=2) as client:
+        with pytest.raises(pigeon.AnswerTimeout, match=r'"get_state" within 2 s'):
             await client.get_state()
         # On a busy machine the peer itself may need longer than that.
         for _ in range(100):
@@ -471,3 +471,17 @@ def test_the_socket_of_a_dead_process_is_replaced(tmp_path: Path) -> None:
     assert eventually(lambda: path.exists() and path.stat().st_ctime_ns != before)
     process.signal(signal.SIGTERM)
     assert process.wait_exit() == 143
+
+
+@pytest.mark.parametrize("way", ["program", "socket"])
+async def test_opening_ends_after_the_time_that_answers_may_take(tmp_path: Path, way: str) -> None:
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(tmp_path / "silent"))
+        listening.listen()
+        if way == "program":
+            client = pigeon.Client(command=[sys.executable, "-c", "import sys; sys.stdin.read()"], timeout=0.2)
+        else:
+            client = pigeon.Client(url=f"unix:{tmp_path / 'silent'}", timeout=0.2)
+        with pytest.raises(pigeon.AnswerTimeout, match=r"within 0\.2 s"):
+            await client.open()
+        assert client.pid is None

@@ -208,7 +208,8 @@ class Client(Conversation):
         tools: functions that the model may call, with or without `@pigeon.tool`
         on_permission: is asked about each tool call that needs approval; without it, all of these are denied
         on_dialog: is asked the questions of extensions; without it, they are cancelled
-        timeout: how many seconds an answer may take (default: 30); runs, shell commands and compactions have no limit
+        timeout: how many seconds an answer, or opening the client, may take (default: 30); runs, shell commands and
+            compactions have no limit
         model: the model, as for `Agent`; for an agent behind a socket `PROVIDER/ID`
         session: the session to continue; for an agent behind a socket the path of its file
         limits: how much the conversation may use
@@ -318,12 +319,27 @@ class Client(Conversation):
     async def _open(self, going_on: bool) -> None:
         if self._transport is not None:
             raise ConversationClosed("The client is open already")
-        transport = self._make_transport(going_on)
+        seconds = START_SECONDS if self._timeout is None else self._timeout
+        try:
+            async with asyncio.timeout(seconds):
+                await self._connect_and_agree(self._make_transport(going_on))
+        except AnswerTimeout:
+            raise
+        except TimeoutError:
+            raise AnswerTimeout("hello", seconds) from None
+
+    async def _connect_and_agree(self, transport: Transport) -> None:
         self._death = None
         self._peer = self._welcome = self._state = self._unread = None
         # A conversation of a server may be busy for long before any of it is read.
         unread = self._subscribe() if isinstance(transport, SubprocessTransport) else None
-        await transport.open(partial(self._on_data, Framing(ANY_LENGTH)), lambda: self._on_transport_lost(transport))
+        try:
+            await transport.open(
+                partial(self._on_data, Framing(ANY_LENGTH)), lambda: self._on_transport_lost(transport)
+            )
+        except BaseException:
+            await transport.close()
+            raise
         self._transport = transport
         if isinstance(transport, ServedTransport):
             self._address = transport.address
@@ -339,7 +355,7 @@ class Client(Conversation):
 
     async def _send_hello(self) -> None:
         try:
-            self._welcome = await self._call_within(START_SECONDS, Hello(dialect="pi-latest", features=FEATURES))
+            self._welcome = await self._call_within(None, Hello(dialect="pi-latest", features=FEATURES))
         except Refusal:
             self._peer = OriginalPeer(self._fresh_state, self._on_record)
             if unknown := self._choices.list_pigeon_only_choices():
