@@ -367,3 +367,15 @@ async def test_what_is_no_image_is_refused_before_anything_is_sent(
         with pytest.raises(pigeon.Refusal, match=reason):
             await agent.run("look", images=[image])
         assert (await agent.run("without")).ended == "done"
+
+
+async def test_a_program_without_limits_is_not_kept_busy_by_a_model_that_repeats_itself(tmp_path: Path) -> None:
+    made = Conversations("agent", tmp_path)
+    made.script(default=call("bash", command="echo again"))
+    async with made.start() as agent:
+        result = await agent.run("go")
+        last = [event async for event in agent.prompt("go on")][-1]
+    assert result.ended == "limit"
+    assert "the same tool calls were made 10 times in a row" in str(result.error)
+    assert isinstance(last, pigeon.AgentSettled)
+    assert last.limit == pigeon.LimitReached(name="repeated_calls", allowed=10, reached=10)

@@ -470,8 +470,9 @@ def _make_session_settings(
     """The settings of the files, and defaults of the dialect in the options for missing ones."""
     overrides = value_or_default(settings.compaction.model_overrides, {})
     limits = _merge_limits(settings, options)
-    # A host that watches can stop a loop itself; otherwise it must end soon.
-    guard = LoopGuardPolicy() if options.unattended or limits != Limits() else PATIENT_GUARD
+    # Whoever watches can stop a loop; otherwise it must end soon.
+    is_watched = options.is_watched and not options.unattended and limits == Limits()
+    guard = PATIENT_GUARD if is_watched else LoopGuardPolicy()
     return SessionSettings(
         steering_mode=settings.steering_mode,
         follow_up_mode=settings.follow_up_mode,

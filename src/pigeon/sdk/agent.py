@@ -142,7 +142,13 @@ class Agent(Conversation):
         paths = {"cwd": cwd, "session": session, "agent_dir": agent_dir}
         given = {"model": model, "permissions": permissions, **{name: _as_text(path) for name, path in paths.items()}}
         asked = {"limits": limits, "unattended": unattended}
-        self._options = {**given, **{name: value for name, value in asked.items() if value}, **as_options(choices)}
+        is_watched = on_permission is not None or on_dialog is not None
+        self._options = {
+            **given,
+            **{name: value for name, value in asked.items() if value},
+            "is_watched": is_watched,
+            **as_options(choices),
+        }
         self._env = env
         self._ready: BuiltAgent | None = None
         self._built: BuiltAgent | None = None
