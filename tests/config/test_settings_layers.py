@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any, get_args
 
@@ -277,3 +278,18 @@ def test_a_wrong_value_and_an_unknown_key_of_a_group_are_reported_and_the_rest_i
     wrong, unknown = files.problems
     assert "mcp.toolBudget is ignored" in wrong
     assert "unknown key 'mcp.toolBuget' is ignored; did you mean \"mcp.toolBudget\"?" in unknown
+
+
+BROKEN = {
+    '{"a": 1,\n  "b" 2}': "line 2, column 7: ",
+    '{\n  // a remark, "quoted"\n  "é": "ü", x\n}': "line 3, column 13: ",
+    '{"a": /* two\nlines */ 1,\n': "line 2, column 12: Unexpected end of JSON input",
+    '{"a": "\\u00zz"}': "line 1, column ",
+}
+
+
+@pytest.mark.parametrize(("text", "place"), BROKEN.items())
+def test_a_broken_file_names_the_line_and_the_column(files: Files, text: str, place: str) -> None:
+    [problem] = files.layers(text).doubts
+    assert f"not valid JSON: {place}" in problem
+    assert not re.search("byte|char", problem)

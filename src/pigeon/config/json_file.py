@@ -43,11 +43,28 @@ def decode_with_comments(data: bytes, *, may_be_blank: bool = False) -> Any:
     except BadRecord as error:
         plain = _without_comments(data)
         if plain == data:
-            raise BadRecord(f"not valid JSON: {error}") from None
+            raise BadRecord(f"not valid JSON: {_with_line(str(error), data)}") from None
     try:
         return codec.decode(plain)
     except BadRecord as error:
-        raise BadRecord(f"not valid JSON: {error}") from None
+        raise BadRecord(f"not valid JSON: {_with_line(str(error), plain)}") from None
+
+
+def _with_line(reason: str, data: bytes) -> str:
+    """The parser's reason with the place as editors show it."""
+    if reason == codec.ENDED_EARLY:
+        place = len(data.rstrip())
+    else:
+        found = re.search(r" \((?:byte|char) (\d+)\)", reason)
+        if found is None:
+            return reason
+        place = int(found[1])
+        reason = reason[: found.start()].removeprefix("JSON is malformed: ")
+        reason = re.sub(r": line \d+ column \d+\Z", "", reason)
+    before = data[:place]
+    column = len(before[before.rfind(b"\n") + 1 :].decode("utf-8", "replace")) + 1
+    line = before.count(b"\n") + 1
+    return f"line {line}, column {column}: {reason}"
 
 
 def has_comments(path: str) -> bool:
@@ -98,4 +115,5 @@ def is_dangling_link(path: str) -> bool:
 
 
 def _without_comments(data: bytes) -> bytes:
-    return re.sub(_COMMENT, lambda found: found[0] if found[0][:1] == b'"' else b" ", data)
+    """The data with blanks instead of comments and trailing commas, so that each byte keeps its place."""
+    return re.sub(_COMMENT, lambda found: found[0] if found[0][:1] == b'"' else re.sub(rb"[^\n]", b" ", found[0]), data)

@@ -27,6 +27,7 @@ MAX_FLOAT_AS_INT = 2**53
 # Limits for JSON from outside: all later code copies, checks and prints it, some of it recursively.
 MOST_LEVELS = 200
 MOST_VALUES = 100_000
+ENDED_EARLY = "Unexpected end of JSON input"
 _INFINITE = (float("inf"), float("-inf"))
 # A text or a whole number that needs no further parsing.
 _PLAIN = r'("[^"\\\x00-\x1f]{0,200}"|-?(?:0|[1-9]\d{0,17}))'
@@ -137,7 +138,7 @@ def _decode_tolerantly(data: bytes | str, reason: str) -> Any:
 def _without_path_syntax(reason: str) -> str:
     """The parser's reason without its path syntax."""
     reason = re.sub(r" - at `[^`]*`", "", reason)
-    return {"Input data was truncated": "Unexpected end of JSON input"}.get(reason, reason)
+    return {"Input data was truncated": ENDED_EARLY}.get(reason, reason)
 
 
 def encode(record: Any) -> bytes:
