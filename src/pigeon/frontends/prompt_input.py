@@ -12,6 +12,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from pigeon.frontends.call import CommandLine
+from pigeon.frontends.printing import print_to_stderr
 from pigeon.system.environment import Environment
 from pigeon.system.files import read_whole
 from pigeon.system.paths import resolve_and_hold
@@ -21,6 +22,8 @@ from pigeon.wire.errors import PigeonError, StartupError, UsageError
 LARGEST_FILE = 20 * 1024 * 1024
 TOO_LARGE = f"larger than {LARGEST_FILE // 1024**2} MB"
 CHUNK = 1024 * 1024
+SILENT_SECONDS = 2.0
+STILL_OPEN = "pigeon: waiting for the end of stdin, which becomes part of the prompt. To do without it, add </dev/null"
 
 
 class CallPrompts(Struct, frozen=True):
@@ -46,14 +49,19 @@ def read_piped_text() -> str:
 
 
 def _read_stdin() -> bytes:
-    """Read to the end or until it is too much. A pipe that the caller made non-blocking is waited for."""
+    """Read to the end or until it is too much, waiting for pipes that the caller made non-blocking. A person who waits
+    for the answer is told that stdin is still open."""
     data = bytearray()
+    poller = select.poll()
+    poller.register(0, select.POLLIN)
+    is_told = False
     while len(data) <= LARGEST_FILE:
+        if not is_told and not poller.poll(SILENT_SECONDS * 1000):
+            print_to_stderr(STILL_OPEN)
+            is_told = True
         try:
             chunk = os.read(0, CHUNK)
         except BlockingIOError:
-            poller = select.poll()
-            poller.register(0, select.POLLIN)
             poller.poll()
             continue
         if not chunk:

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from fakes.model_server import Call, Gate, ModelServer, said_in
+from pigeon.frontends import prompt_input
 from support.agent_folders import AgentFolders, providers
 from support.agent_process import ProgramResult, RunningProgram, command_line, run_pigeon
 
@@ -339,3 +340,28 @@ def test_what_is_wrong_with_the_settings_is_told_once(folders: AgentFolders, ser
     folders.configure(providers(server.url), {"permissions": {"default": "never"}})
     server.answers("ok")
     assert run_pigeon(folders, "-p", *MODEL, "hello").err.count("permissions.default must be") == 1
+
+
+def test_a_person_is_told_that_an_open_and_silent_stdin_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, writing = os.pipe()
+    original = os.dup(0)
+    told: list[str] = []
+
+    def tell(text: str) -> None:
+        told.append(text)
+        os.write(writing, b"piped")
+        os.close(writing)
+
+    monkeypatch.setattr(prompt_input, "SILENT_SECONDS", 0.01)
+    monkeypatch.setattr(prompt_input, "print_to_stderr", tell)
+    monkeypatch.setattr("sys.stdin", open(reading, closefd=False))  # noqa: SIM115
+    try:
+        os.dup2(reading, 0)
+        assert prompt_input.read_piped_text() == "piped"
+    finally:
+        os.dup2(original, 0)
+        os.close(original)
+        os.close(reading)
+    [said] = told
+    assert "waiting for the end of stdin" in said
+    assert "</dev/null" in said
