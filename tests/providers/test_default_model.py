@@ -95,6 +95,13 @@ def test_an_unknown_id_of_a_known_provider_is_used_with_a_warning() -> None:
         assert match.warning is not None
 
 
+def test_without_a_key_nobody_is_sent_to_a_list_that_is_empty() -> None:
+    keyless = Shelf("openai/gpt-5.5")
+    for provider, pattern in ((None, "zzz"), ("zzz", "x")):
+        with pytest.raises(StartupError, match=r"No provider has a key yet; `pigeon models --all` lists all models\."):
+            resolve_named_model(provider, pattern, keyless)
+
+
 def test_names_that_mean_nothing_are_refused() -> None:
     with pytest.raises(StartupError, match=r'Model "zzz" not found\. Use --list-models'):
         resolve_named_model(None, "zzz", SHELF)

@@ -54,7 +54,7 @@ def resolve_named_model(provider: str | None, pattern: str | None, registry: Mod
         return match
     if known is not None and rest:
         return _build_unlisted_model(known, rest, registry)
-    raise _not_found_error(name)
+    raise _not_found_error(name, registry)
 
 
 def resolve_default_model(
@@ -121,17 +121,24 @@ def _first_glob_match(pattern: str, registry: ModelRegistry) -> ModelMatch:
         if found:
             model, level = found[0]
             return ModelMatch(model=model, level=level)
-    raise _not_found_error(pattern)
+    raise _not_found_error(pattern, registry)
 
 
-def _not_found_error(name: str) -> ModelNotFound:
-    return ModelNotFound(f'Model "{name}" not found', "Use --list-models to see available models.")
+def _not_found_error(name: str, registry: ModelRegistry) -> ModelNotFound:
+    return ModelNotFound(f'Model "{name}" not found', _advise_list("models", registry))
+
+
+def _advise_list(what: str, registry: ModelRegistry) -> str:
+    """Where to look; without a key `--list-models` is empty."""
+    if any(map(registry.has_key, registry.providers())):
+        return f"Use --list-models to see available {what}."
+    return "No provider has a key yet; `pigeon models --all` lists all models."
 
 
 def _require_provider(name: str, registry: ModelRegistry) -> str:
     known = _find_provider(to_current_provider_name(name), registry)
     if known is None:
-        raise ModelNotFound(f'Unknown provider "{name}"', "Use --list-models to see available providers/models.")
+        raise ModelNotFound(f'Unknown provider "{name}"', _advise_list("providers/models", registry))
     return known
 
 
@@ -143,7 +150,7 @@ def _resolve_in_provider(provider: str, name: str, registry: ModelRegistry) -> M
     if not name:
         model = default_model_of(provider, registry)
         if model is None:
-            raise ModelNotFound(f'Provider "{provider}" has no models', "Use --list-models to see available models.")
+            raise ModelNotFound(f'Provider "{provider}" has no models', _advise_list("models", registry))
         return ModelMatch(model=model)
     match = _match_in_provider(provider, name, registry)
     named, rest = _split_provider(to_current_reference(name), registry)
@@ -202,7 +209,7 @@ def _build_unlisted_model(provider: str, name: str, registry: ModelRegistry) -> 
     """A model that is not listed yet: like the provider's default, with this id."""
     template = default_model_of(provider, registry)
     if template is None:
-        raise _not_found_error(name)
+        raise _not_found_error(name, registry)
     model_id, level = split_level(name)
     reasoning = template.reasoning or (level is not None and level != "off")
     model = msgspec.structs.replace(template, id=model_id, name=model_id, reasoning=reasoning)
