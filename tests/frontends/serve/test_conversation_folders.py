@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from pigeon.frontends.serve.conversation_record import ConversationFolders
+from pigeon.wire.errors import StartupError
 from support.served_conversations import InProcessService, ServiceClient
 
 
@@ -60,3 +64,20 @@ def test_what_a_kill_has_left_of_a_removed_conversation_goes_with_the_next_start
     (left / "events").mkdir(parents=True)
     service.restart(leave=False)
     assert not left.exists()
+
+
+def test_a_second_server_for_the_same_folder_is_refused_and_says_how_to_reach_the_first(tmp_path: Path) -> None:
+    lines = (
+        "import sys",
+        "from pigeon.frontends.serve.conversation_record import ConversationFolders",
+        "ConversationFolders(sys.argv[1]).lock_and_clean_up()",
+        "print('locked', flush=True)",
+        "sys.stdin.read()",
+    )
+    command = [sys.executable, "-c", "\n".join(lines), str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as first:
+        assert first.stdout is not None
+        assert first.stdout.readline() == b"locked\n"
+        with pytest.raises(StartupError, match=r"already serves .*\. `pigeon serve --link` prints a new link to it"):
+            ConversationFolders(str(tmp_path)).lock_and_clean_up()
+        first.communicate()

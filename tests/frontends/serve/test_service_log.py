@@ -55,4 +55,4 @@ def test_what_a_library_says_comes_without_its_arguments() -> None:
     log.close()
     os.close(writing)
     (line,) = lines_of(reading)
-    assert (line["source"], line["message"]) == ("uvicorn.error", "%s asked for %s")
+    assert (line["source"], line["message"]) == ("uvicorn.error", "… asked for …")

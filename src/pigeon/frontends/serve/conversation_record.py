@@ -47,7 +47,10 @@ class ConversationFolders:
             lock_log(place)
         except OSError:
             other = log_owner(place)
-            raise StartupError(f"Another pigeon serve (process {other}) already serves {self._agent_dir}") from None
+            raise StartupError(
+                f"Another pigeon serve (process {other}) already serves {self._agent_dir}. "
+                "`pigeon serve --link` prints a new link to it"
+            ) from None
         for name in os.listdir(self._folder):
             if name.startswith(REMOVED):
                 shutil.rmtree(os.path.join(self._folder, name), ignore_errors=True)

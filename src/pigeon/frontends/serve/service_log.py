@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import queue
+import re
 import threading
 import time
 from typing import Literal
@@ -23,6 +24,7 @@ LEVELS: dict[str, Level] = {"debug": "debug", "info": "info", "warning": "warnin
 ORDER: tuple[Level, ...] = ("debug", "info", "warning", "error", "off")
 MOST_WAITING = 1_000
 LONGEST = 500
+_PLACEHOLDER = r"%(?:\(\w+\))?[-#0 +]*\d*(?:\.\d+)?[a-zA-Z]"
 
 
 class ServiceLog:
@@ -95,5 +97,5 @@ class _Forwarder(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         failure = record.exc_info[0].__name__ if record.exc_info and record.exc_info[0] else None
         write = self._log.error if record.levelno >= logging.ERROR else self._log.warning
-        words = str(record.msg).strip().splitlines()
+        words = (re.sub(_PLACEHOLDER, "…", str(record.msg)) if record.args else str(record.msg)).strip().splitlines()
         write("library", source=record.name, message=words[0][:100] if words else "", failure=failure)
