@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from pigeon.frontends.batch.ray_engine import pack_result, unpack_result
+from pigeon.frontends.batch.ray_engine import describe_ray_failure, pack_result, unpack_result
 from pigeon.frontends.batch.records import TaskResult, TaskSpec, hash_of
 from pigeon.frontends.batch.task_run import put_result, read_result
 from pigeon.wire import codec
@@ -65,3 +65,11 @@ def test_of_a_conversation_that_is_too_large_the_result_comes_back_with_what_it_
     assert (result.status, result.session, result.cost) == ("error", None, 0.5)
     assert (result.error or "").startswith("The conversation is larger than")
     assert not (folder / "session.jsonl").exists()
+
+
+def test_a_folder_whose_name_is_too_long_for_sockets_is_explained() -> None:
+    failed = OSError("validate_socket_filename failed: AF_UNIX path length cannot exceed 107 bytes: /a/plasma_store")
+    text = describe_ray_failure(failed)
+    assert text.startswith("Ray cannot be used: validate_socket_filename failed")
+    assert text.endswith("RAY_TMPDIR=/tmp")
+    assert describe_ray_failure(ValueError("no")) == "Ray cannot be used: no"

@@ -151,7 +151,7 @@ def _run_batch(batch: OpenedBatch, call: CommandCall, out: str) -> int:
 def _try_write_report(batch: OpenedBatch) -> None:
     """Write the report; if that fails, the results still count."""
     try:
-        _write_and_announce_report(batch.folder)
+        write_and_announce_report(batch.folder, names_missing=False)
     except Exception as error:
         print_to_stderr(f"Warning: the report could not be written: {text_for_host(error)}: {error}")
 
@@ -204,7 +204,7 @@ def _run_reports(call: CommandCall) -> int:
     if call.has_option("report"):
         if len(words) != 1 or call.has_option("compare"):
             raise UsageError("To write the report of a batch: pigeon batch --report DIR")
-        _write_and_announce_report(BatchFolder(environment.absolute_path(words[0])))
+        write_and_announce_report(BatchFolder(environment.absolute_path(words[0])))
         return exit_codes.OK
     if len(words) != 2:
         raise UsageError("To compare two batches: pigeon batch --compare DIR1 DIR2 [--out FILE]")
@@ -220,10 +220,11 @@ def _run_reports(call: CommandCall) -> int:
     return exit_codes.OK
 
 
-def _write_and_announce_report(folder: BatchFolder) -> None:
-    """Write the report of a batch; prints where it is and what it lacks."""
+def write_and_announce_report(folder: BatchFolder, *, names_missing: bool = True) -> None:
+    """Write the report of a batch; prints where it is, and with `names_missing` what it lacks."""
     folder.read_record()
-    for problem in write_report(folder):
+    problems = write_report(folder)
+    for problem in problems if names_missing else ():
         print_to_stderr(f"Warning: {problem}")
     print_line(f"Report: {os.path.join(folder.path, REPORT_FILE)}")
 

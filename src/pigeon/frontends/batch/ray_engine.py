@@ -176,7 +176,7 @@ class RayEngine:
         try:
             await asyncio.to_thread(self._join_cluster)
         except (ConnectionError, RuntimeError, ValueError, OSError) as error:
-            raise StartupError(f"Ray cannot be used: {error}") from None
+            raise StartupError(describe_ray_failure(error)) from None
         cluster = self._cluster
         self._remote = ray.remote(run_remotely).options(
             num_cpus=cluster.cpus,
@@ -316,6 +316,14 @@ class RayEngine:
             leaving = threading.Thread(target=self._ray.shutdown, daemon=True)
             leaving.start()
             leaving.join(LEAVE_SECONDS if self._is_lost else None)
+
+
+def describe_ray_failure(error: Exception) -> str:
+    """Why Ray cannot be used, with a remedy that is known."""
+    text = f"Ray cannot be used: {str(error).strip()}"
+    if "AF_UNIX path" not in text:
+        return text
+    return f"{text}. Its sockets are in the folder for temporary files; name a shorter one with RAY_TMPDIR=/tmp"
 
 
 # What runs in workers
