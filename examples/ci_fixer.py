@@ -48,6 +48,8 @@ def main() -> int:
     parser.add_argument("--max-cost", type=float, default=1.0, help="US dollars")
     parser.add_argument("command", nargs=argparse.REMAINDER, help="the check to run")
     options = parser.parse_args()
+    if not options.command:
+        parser.error("name the check to run, such as: python -m pytest -q")
     passes, output = check(options.command, options.folder)
     if passes:
         print(json.dumps({"status": "nothing to do"}))

@@ -126,6 +126,15 @@ def test_the_fixer_mends_what_the_check_finds_and_reports_it(folders: AgentFolde
     assert (code, report["status"], report["ended"], report["report"]) == (0, "fixed", "done", REPORT)
 
 
+def test_the_fixer_without_a_check_says_what_is_missing(folders: AgentFolders) -> None:
+    done = subprocess.run(
+        command("ci_fixer.py"), cwd=folders.work, capture_output=True, text=True, timeout=SECONDS, check=False
+    )
+    assert done.returncode == 2
+    assert "name the check to run" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_the_fixer_believes_the_check_and_not_the_model(folders: AgentFolders) -> None:
     with scripted(default=value(REPORT)) as model:
         code, report = run_fix(folders, model)
