@@ -470,7 +470,7 @@ def _make_session_settings(
     """The settings of the files, and defaults of the dialect in the options for missing ones."""
     overrides = value_or_default(settings.compaction.model_overrides, {})
     limits = _merge_limits(settings, options)
-    # Whoever watches can stop a loop; otherwise it must end soon.
+    # A host or a person that watches can stop a loop; otherwise it must end soon.
     is_watched = options.is_watched and not options.unattended and limits == Limits()
     guard = PATIENT_GUARD if is_watched else LoopGuardPolicy()
     return SessionSettings(

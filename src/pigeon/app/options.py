@@ -89,7 +89,7 @@ class AgentOptions(Struct, frozen=True, kw_only=True):
     # How much a conversation may use; each limit takes precedence over that of the settings.
     limits: Limits = field(default_factory=Limits)
 
-    # Whether somebody follows the runs who could stop a model that repeats itself.
+    # Whether a host or a person follows the runs, and could stop a model that repeats itself.
     is_watched: bool = True
 
     # Whether there is no person to ask: then questions are denied at once, and the prompt states that.
