@@ -9,8 +9,10 @@ import select
 import signal
 import stat
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -308,11 +310,34 @@ def test_the_doctor_asks_each_server_and_sees_wrong_files_and_keys(
     described["providers"]["gone"] = {**described["providers"]["fake"], "baseUrl": "http://127.0.0.1:9"}
     folders.configure(described, {"shellPath": "/nowhere/bash", "steeringMode": "sideways"})
     found = by_subject(pigeon("doctor", "--json", code=1))
-    assert "cannot be reached" in found["gone"]["found"]
+    assert found["gone"]["found"] == (
+        'http://127.0.0.1:9: The provider "gone" cannot be reached, because nothing accepts connections at '
+        '127.0.0.1:9: start the server, or correct its "baseUrl" in models.json'
+    )
     assert found["fake"]["state"] == "ok"
     assert found["shell"]["state"] == found["settings"]["state"] == "broken"
     folders.configure(providers("http://127.0.0.1:9"))
     assert "Everything works" in pigeon("doctor", "--offline")
+
+
+class Refusing(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(401)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Says nothing."""
+
+
+def test_the_doctor_says_which_key_a_server_refuses(pigeon: Run, folders: AgentFolders) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as refusing:
+        threading.Thread(target=refusing.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{refusing.server_port}"
+        folders.configure(providers(address))
+        found = by_subject(pigeon("doctor", "--json", code=1))["fake"]
+        refusing.shutdown()
+    assert found["found"] == f"{address} refuses the API key from models.json (status 401)"
+    assert found["advice"] == "replace it there with a valid one"
 
 
 def test_the_doctor_runs_key_commands_behind_the_wall_that_the_settings_ask_for(

@@ -22,7 +22,7 @@ SENTENCE = (
     'The provider "fake" refused the API key from models.json (401: invalid x-api-key): replace it there with a '
     "valid one"
 )
-WITHOUT_ORIGIN = 'The provider "fake" refused the API key (401: invalid x-api-key): check which key is used'
+WITHOUT_ORIGIN = 'The provider "fake" refused the API key (401: invalid x-api-key): `pigeon doctor` shows which'
 RAW = '401 {"type": "error", "error": {"type": "authentication_error", "message": "invalid x-api-key"}}'
 
 

@@ -30,7 +30,7 @@ class KeyOrigin(Struct, frozen=True):
     """Where a key comes from, after the words "the API key", and how to replace it; nothing if that is not known."""
 
     where: str = ""
-    remedy: str = "check which key is used: `pigeon doctor` shows it"
+    remedy: str = "`pigeon doctor` shows which one is used"
 
 
 class _Facts(Struct, frozen=True):

@@ -28,6 +28,7 @@ from pigeon.frontends.printing import colour_text, has_colours, print_coloured, 
 from pigeon.providers.apis import find_api
 from pigeon.providers.default_model import default_model_of
 from pigeon.providers.errors import from_exception
+from pigeon.providers.explanations import explain_failure
 from pigeon.providers.http.client import HttpClient
 from pigeon.providers.http.recorders import HttpRequest
 from pigeon.providers.registry import ModelRegistry, NoKey
@@ -340,10 +341,17 @@ async def _check_server(model: Model, registry: ModelRegistry, http: HttpClient,
     except TimeoutError:
         return Finding(subject, "broken", f"{address} did not answer within {REACH_SECONDS:g} s", _NETWORK)
     except Exception as error:  # the HTTP library has many, and each means that the server cannot be reached
-        why = redactor.mask_text(from_exception(error).message)
+        failure = from_exception(error)
+        explanation = redactor.mask_text(explain_failure(failure, subject, model.id))
+        if explanation:
+            return Finding(subject, "broken", f"{address}: {explanation}")
+        why = redactor.mask_text(failure.message)
         return Finding(subject, "broken", f"{address} cannot be reached: {why}", _NETWORK)
     if status in (401, 403):
-        return Finding(subject, "broken", f"{address} refuses the key (status {status})", "set a valid key")
+        origin = registry.describe_key_origin(subject)
+        return Finding(
+            subject, "broken", f"{address} refuses the API key {origin.where} (status {status})", origin.remedy
+        )
     if status >= 500 and status != NOT_IMPLEMENTED:
         return Finding(subject, "broken", f"{address} is having problems (status {status})", "try again later")
     checked = "answers and accepts the key" if status < 300 else f"answers (status {status}; the key was not checked)"

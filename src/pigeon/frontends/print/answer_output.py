@@ -56,7 +56,7 @@ class ProgressLines:
         if isinstance(event, ToolExecutionEnd) and event.is_error:
             return f"{event.tool_name} failed"
         if isinstance(event, AutoRetryStart):
-            pause = f"{event.delay_ms / 1000:g} s"
+            pause = f"{round(event.delay_ms / 1000, 1):g} s"
             why = value_or_default(event.explanation, event.error_message)
             return f"retrying in {pause} ({event.attempt} of {event.max_attempts}): {why}"
         return "summarizing older messages to free context" if isinstance(event, CompactionStart) else ""
