@@ -268,7 +268,9 @@ async def test_a_connection_that_breaks_and_a_page_instead_of_an_answer_are_expl
     require_sentence(broken.explanation)
     require_sentence(login.explanation)
     assert broken.explanation.startswith(f"The connection to {PROVIDERS[api][1]} broke (")
-    assert login.explanation.startswith(f"{PROVIDERS[api][1]} sent something other than a model's answer (an HTML page")
+    assert login.explanation.startswith(
+        f"{PROVIDERS[api][1]} sent something other than a model's answer (an HTML page: Log in"
+    )
 
 
 async def test_garbage_instead_of_http_is_explained() -> None:
@@ -327,6 +329,11 @@ def test_the_origin_of_a_key_is_the_one_that_has_precedence(
     if given_key:
         registry.use_key("anthropic", given_key)
     assert registry.describe_key_origin("anthropic") == KeyOrigin(where, remedy)
+
+
+def test_an_address_where_nothing_is_known_is_no_matter_of_the_model_alone() -> None:
+    assert explain_text("404 nothing here", "openai", "m").endswith('or correct its "baseUrl" in models.json')
+    assert explain_text("404 no such model", "openai", "m").endswith("(`pigeon models` lists them)")
 
 
 def test_a_wait_that_the_server_asks_for_is_named() -> None:

@@ -76,7 +76,8 @@ def _explain_forbidden(facts: _Facts) -> str:
 
 def _explain_unknown_model(facts: _Facts) -> str:
     listed = f"{CHOOSE_ANOTHER} (`pigeon models` lists them)"
-    otherwise = "" if facts.provider in KNOWN else f", or {_CORRECT_URL}"
+    is_sure = facts.provider in KNOWN and "model" in facts.said.lower()
+    otherwise = "" if is_sure else f", or {_CORRECT_URL}"
     return f"{facts.name} does not have the model {facts.model} ({facts.why}): {listed}{otherwise}"
 
 
@@ -115,8 +116,8 @@ def _explain_moved_server(facts: _Facts) -> str:
 
 def _explain_web_page(facts: _Facts) -> str:
     return (
-        f"{facts.name} sent something other than a model's answer ({facts.said}): {_CORRECT_URL}, or "
-        "log in to your network if it asks for that"
+        f"{facts.name} sent something other than a model's answer ({_to_one_short_line(_without_tags(facts.said))}): "
+        f"{_CORRECT_URL}, or log in to your network if it asks for that"
     )
 
 
@@ -289,6 +290,10 @@ def _find_reason(failure: Failure) -> str:
 def _find_error_object(text: str) -> object:
     start, end = text.find("{"), text.rfind("}")
     return error_object(text[start : end + 1].encode("utf-8", "replace")) if 0 <= start < end else None
+
+
+def _without_tags(text: str) -> str:
+    return re.sub(r"<[^>]*>?", " ", text)
 
 
 def _to_one_short_line(text: str) -> str:
