@@ -247,15 +247,23 @@ async def test_an_untrusted_certificate_says_how_to_trust_one(api: str) -> None:
 
 @pytest.mark.parametrize("api", APIS)
 async def test_a_proxy_that_refuses_or_is_not_there_is_named_as_the_proxy(api: str) -> None:
-    async with HttpServer([plain(407, {})]) as proxy:
+    async with HttpServer([plain(502, {})]) as proxy:
         refused = await fail(api, "https://models.invalid", HTTPS_PROXY=proxy.url)
     port = await free_port()
     absent = await fail(api, "https://models.invalid", HTTPS_PROXY=f"http://127.0.0.1:{port}")
-    for failure, why in ((refused, "407"), (absent, f"127.0.0.1:{port}: ")):
+    for failure, why in ((refused, "502"), (absent, f"127.0.0.1:{port}: ")):
         require_sentence(failure.explanation)
         assert re.search(r"because (?:the proxy|there is no connection to the proxy)", failure.explanation)
         assert why in failure.explanation
         assert failure.explanation.endswith("check HTTPS_PROXY and the setting httpProxy")
+
+
+async def test_a_proxy_that_requires_a_login_says_where_to_put_it() -> None:
+    for url in ("https://models.invalid", "http://models.invalid"):
+        async with HttpServer([plain(407, {})]) as proxy:
+            failure = await fail("anthropic-messages", url, ALL_PROXY=proxy.url)
+        require_sentence(failure.explanation)
+        assert "because the proxy requires a login (407" in failure.explanation
 
 
 @pytest.mark.parametrize("api", APIS)

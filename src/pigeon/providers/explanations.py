@@ -147,6 +147,11 @@ def _explain_untrusted_certificate(facts: _Facts) -> str:
 
 
 def _explain_proxy_failure(facts: _Facts) -> str:
+    if "407" in facts.why:
+        return (
+            f"{facts.name} cannot be reached, because the proxy requires a login ({facts.why}): put it into HTTPS_PROXY, "
+            "as http://USER:PASSWORD@HOST:PORT"
+        )
     return (
         f"{facts.name} cannot be reached, because the proxy refused the connection ({facts.said}): check HTTPS_PROXY "
         "and the setting httpProxy"
@@ -243,6 +248,8 @@ def _find_explanation(failure: Failure, text: str) -> Callable[[_Facts], str] | 
         return _explain_full_context
     if status is not None and 300 <= status < 400:
         return _explain_moved_server
+    if status == 407:
+        return _explain_proxy_failure
     if status == 401 or (status in (None, 400, 403) and re.search(_WRONG_KEY, lowered)):
         return _explain_refused_key
     if is_out_of_quota(text, status, failure.code, delay_named=failure.retry_after_ms is not None):
