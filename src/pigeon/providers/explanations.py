@@ -148,10 +148,8 @@ def _explain_untrusted_certificate(facts: _Facts) -> str:
 
 def _explain_proxy_failure(facts: _Facts) -> str:
     if "407" in facts.why:
-        return (
-            f"{facts.name} cannot be reached, because the proxy requires a login ({facts.why}): put it into HTTPS_PROXY, "
-            "as http://USER:PASSWORD@HOST:PORT"
-        )
+        why = f"because the proxy requires a login ({facts.why})"
+        return f"{facts.name} cannot be reached, {why}: put it into HTTPS_PROXY, as http://USER:PASSWORD@HOST:PORT"
     return (
         f"{facts.name} cannot be reached, because the proxy refused the connection ({facts.said}): check HTTPS_PROXY "
         "and the setting httpProxy"
@@ -284,8 +282,12 @@ def _failure_of_text(text: str) -> Failure:
 
 
 def _find_reason(failure: Failure) -> str:
-    """The server's own sentence inside the text of a failure, else the text without its status."""
-    said = message_of(_find_error_object(failure.message))
+    """The server's own sentence inside the text of a failure, else the text without its status; empty if it sent an
+    object without a sentence."""
+    error = _find_error_object(failure.message)
+    said = message_of(error)
+    if not said and error is not None:
+        return ""
     if not said and "{" in failure.message:
         # The object was cut off.
         cut = re.search(r'"message"\s*:\s*"((?:[^"\\]|\\.){1,400})', failure.message)
