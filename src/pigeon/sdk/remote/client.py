@@ -319,39 +319,35 @@ class Client(Conversation):
     async def _open(self, going_on: bool) -> None:
         if self._transport is not None:
             raise ConversationClosed("The client is open already")
+        transport = self._make_transport(going_on)
         seconds = START_SECONDS if self._timeout is None else self._timeout
+        limit = asyncio.timeout(seconds)
         try:
-            async with asyncio.timeout(seconds):
-                await self._connect_and_agree(self._make_transport(going_on))
-        except AnswerTimeout:
+            async with limit:
+                await self._connect_and_agree(transport)
+        except BaseException:
+            if limit.expired() and isinstance(transport, SubprocessTransport):
+                # It has not said that it is ready, so nothing is lost.
+                transport.kill()
+            await (transport if self._transport is None else self).close()
+            if limit.expired():
+                raise AnswerTimeout("hello", seconds) from None
             raise
-        except TimeoutError:
-            raise AnswerTimeout("hello", seconds) from None
 
     async def _connect_and_agree(self, transport: Transport) -> None:
         self._death = None
         self._peer = self._welcome = self._state = self._unread = None
         # A conversation of a server may be busy for long before any of it is read.
         unread = self._subscribe() if isinstance(transport, SubprocessTransport) else None
-        try:
-            await transport.open(
-                partial(self._on_data, Framing(ANY_LENGTH)), lambda: self._on_transport_lost(transport)
-            )
-        except BaseException:
-            await transport.close()
-            raise
+        await transport.open(partial(self._on_data, Framing(ANY_LENGTH)), lambda: self._on_transport_lost(transport))
         self._transport = transport
         if isinstance(transport, ServedTransport):
             self._address = transport.address
-        try:
-            await self._send_hello()
-            await self._send_choices()
-            if tools := self._host_calls.definitions():
-                await self._call(SetHostTools(tools=tools))
-            self._unread = unread
-        except BaseException:
-            await self.close()
-            raise
+        await self._send_hello()
+        await self._send_choices()
+        if tools := self._host_calls.definitions():
+            await self._call(SetHostTools(tools=tools))
+        self._unread = unread
 
     async def _send_hello(self) -> None:
         try:

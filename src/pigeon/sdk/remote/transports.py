@@ -118,6 +118,11 @@ class SubprocessTransport:
             return ProcessDied(f"{self._command[0]} has closed its stdout", None, process.last_error_lines)
         return ProcessDied(f"{self._command[0]} has ended", process.exit_code, process.last_error_lines)
 
+    def kill(self) -> None:
+        """End the process at once."""
+        if self._process is not None:
+            self._process.kill()
+
     async def close(self) -> None:
         """End the input, then SIGTERM, then SIGKILL, each if the previous step did not help in time."""
         process, self._process = self._process, None
