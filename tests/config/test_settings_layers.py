@@ -285,6 +285,7 @@ BROKEN = {
     '{\n  // a remark, "quoted"\n  "é": "ü", x\n}': "line 3, column 13: ",
     '{"a": /* two\nlines */ 1,\n': "line 2, column 12: Unexpected end of JSON input",
     '{"a": "\\u00zz"}': "line 1, column ",
+    '{"\\u00e9": "ééé",\n "é" 2}': "line 2, column 6: Expecting ':' delimiter",
 }
 
 

@@ -55,10 +55,12 @@ def _with_line(reason: str, data: bytes) -> str:
     if reason == codec.ENDED_EARLY:
         place = len(data.rstrip())
     else:
-        found = re.search(r" \((?:byte|char) (\d+)\)", reason)
+        found = re.search(r" \((byte|char) (\d+)\)", reason)
         if found is None:
             return reason
-        place = int(found[1])
+        place = int(found[2])
+        if found[1] == "char":
+            place = len(data.decode("utf-8", "replace")[:place].encode())
         reason = reason[: found.start()].removeprefix("JSON is malformed: ")
         reason = re.sub(r": line \d+ column \d+\Z", "", reason)
     before = data[:place]

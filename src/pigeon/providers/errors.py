@@ -18,6 +18,7 @@ from pigeon.wire.errors import BadRecord
 
 LONG_WAIT_MS = 60_000
 MAX_BODY_CHARS = 4000
+NO_STREAM = "Expected an event stream, got "
 ErrorStyle = Literal["body", "message"]
 
 _WORDLESS_OVERFLOW = "context_length_exceeded"
@@ -255,7 +256,7 @@ def no_events_failure(head: bytes, content_type: str) -> Failure:
     if not text:
         return Failure(message="The provider's answer was empty", code="empty_stream", retryable=True)
     kind = "an HTML page" if text.startswith("<") else f"{content_type or 'something'} that is no event stream"
-    return Failure(message=f"Expected an event stream, got {kind}: {text}", code="not_a_stream", retryable=True)
+    return Failure(message=f"{NO_STREAM}{kind}: {text}", code="not_a_stream", retryable=True)
 
 
 def truncated_stream_error(what: str) -> StreamBroken:

@@ -16,7 +16,16 @@ from msgspec import Struct
 
 from pigeon.agent.inference import Failure
 from pigeon.providers.catalog.built_in import KNOWN
-from pigeon.providers.errors import SERVER_CODES, classify_failure, code_of, error_object, is_out_of_quota, message_of
+from pigeon.providers.errors import (
+    NO_STREAM,
+    SERVER_CODES,
+    classify_failure,
+    code_of,
+    error_object,
+    is_out_of_quota,
+    message_of,
+)
+from pigeon.providers.http.network_errors import list_failure_leads
 from pigeon.wire.base import Absent
 from pigeon.wire.messages import AssistantMessage
 
@@ -192,15 +201,7 @@ _BY_CODE: dict[str, Callable[[_Facts], str]] = {
     "not_a_stream": _explain_web_page,
 }
 # The beginnings of their texts, by which they are recognised in a session file.
-_LEADS = {
-    "Connection failed: ": "connection_failed",
-    "TLS failed: ": "tls_failed",
-    "The proxy refused: ": "proxy_failed",
-    "Connection timed out: ": "connection_timeout",
-    "Connection lost: ": "connection_lost",
-    "The connection timed out: ": "read_timeout",
-    "Expected an event stream, got ": "not_a_stream",
-}
+_LEADS = {**list_failure_leads(), NO_STREAM: "not_a_stream"}
 
 
 def explain_failure(failure: Failure, provider: str, model: str, origin: KeyOrigin | None = None) -> str:
@@ -213,7 +214,7 @@ def explain_failure(failure: Failure, provider: str, model: str, origin: KeyOrig
             said = said.removeprefix(lead)
     else:
         said = _find_reason(failure)
-        explain = _find_explanation(failure, f"{failure.code} {failure.message} {said}")
+        explain = _find_explanation(failure, f"{failure.code or ''} {failure.message} {said}")
     if explain is None:
         return ""
     return explain(_Facts(failure, provider, model, origin or KeyOrigin(), _to_one_short_line(said)))

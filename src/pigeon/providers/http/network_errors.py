@@ -102,6 +102,14 @@ class InvalidHeader(NetworkError, ValueError):
     retryable = False
 
 
+def list_failure_leads() -> dict[str, str]:
+    """The beginning of the text of each failure, with its code; of several with one beginning, the general one."""
+    leads: dict[str, str] = {}
+    for kind in _all_classes(NetworkError):
+        leads.setdefault(f"{kind.lead}: ", kind.code)
+    return leads
+
+
 # Names that recordings made by earlier versions have.
 _EARLIER_NAMES = {"RemoteProtocolError": ProtocolError, "LocalProtocolError": InvalidHeader, "WriteError": ReadError}
 
