@@ -29,6 +29,7 @@ from pigeon.sdk.remote.served_transport import PATIENCE_SECONDS, ServedTransport
 from pigeon.sdk.remote.transports import (
     READ_KEY,
     ProgramChoices,
+    SocketTransport,
     SubprocessTransport,
     Transport,
     key_line,
@@ -326,7 +327,7 @@ class Client(Conversation):
             async with limit:
                 await self._connect_and_agree(transport)
         except BaseException:
-            if limit.expired() and isinstance(transport, SubprocessTransport):
+            if limit.expired() and isinstance(transport, SubprocessTransport | SocketTransport):
                 # It has not said that it is ready, so nothing is lost.
                 transport.kill()
             await (transport if self._transport is None else self).close()

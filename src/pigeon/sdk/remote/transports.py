@@ -171,6 +171,11 @@ class SocketTransport(asyncio.Protocol):
         """Why the connection is gone, as far as known here."""
         return ProcessDied(f"The connection to {self._path} has ended" + (f": {self._reason}" if self._reason else ""))
 
+    def kill(self) -> None:
+        """Drop the connection at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
     async def close(self) -> None:
         """End the input; the agent closes its side when it is done."""
         transport, self._transport = self._transport, None
