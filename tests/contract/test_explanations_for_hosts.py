@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from fakes.model_server import ModelServer
-from support.agent_process import RpcProcess, Start
+from support.agent_folders import AgentFolders, providers
+from support.agent_process import RpcProcess, Start, run_pigeon
 from support.contract import proves
 
 LONG = "lorem ipsum dolor sit amet " * 40
@@ -58,3 +59,13 @@ def test_a_host_that_asks_gets_a_sentence_beside_the_words_of_the_server(start: 
 def test_a_host_that_does_not_ask_gets_only_the_words_of_the_server(start: Start, server: ModelServer) -> None:
     told = fail_each_way(start(settings=SETTINGS, dialect="pi-latest"), server)
     assert [explanation for _, _, explanation in told] == [None] * 4
+
+
+@proves("print.failure")
+def test_one_answer_that_fails_is_a_sentence_on_stderr(folders: AgentFolders, server: ModelServer) -> None:
+    folders.configure(providers(server.url))
+    server.fails(401, "invalid x-api-key", "authentication_error")
+    ended = run_pigeon(folders, "--model", "fake/fake-1", "-p", "hello")
+    assert (ended.code, ended.out, ended.err) == (1, "", f"Error: {REFUSED}\n")
+    [session] = folders.agent.rglob("sessions/**/*.jsonl")
+    assert "authentication_error" in session.read_text("utf-8")

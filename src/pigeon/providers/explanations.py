@@ -235,7 +235,7 @@ def explain_answer(message: AssistantMessage, origin: KeyOrigin | None = None) -
 
 
 def with_explanation(failure: Failure, provider: str, model: str, origin: KeyOrigin) -> Failure:
-    """The failure with its explanation."""
+    """The same failure; its explanation is empty if its text is already one for people."""
     return msgspec.structs.replace(failure, explanation=explain_failure(failure, provider, model, origin))
 
 

@@ -36,7 +36,8 @@ class Result(Struct, Generic[OutputT], frozen=True, kw_only=True):
         messages: every message of the run in order, including the prompt and the messages added to it
         usage: tokens and cost of this run alone, including retries and compactions
         ended: `done`, `limit`, `aborted`, `error` or `denied`
-        error: why, if `ended` is `error` or `limit`
+        error: why, if `ended` is `error` or `limit`, in a sentence for people; the words of a model server are in the
+            `error_message` of the last message
         session_id: the id of the session that the run is part of
         session_file: the file in which it is kept; `None` if nothing is kept
         run_id: the id of the run; `None` from agents whose runs have none

@@ -119,7 +119,6 @@ class SubprocessTransport:
         return ProcessDied(f"{self._command[0]} has ended", process.exit_code, process.last_error_lines)
 
     def kill(self) -> None:
-        """End the process at once."""
         if self._process is not None:
             self._process.kill()
 
