@@ -74,6 +74,19 @@ def test_later_versions_are_answered_with_the_draft_of_version_2(
         assert editor.initialize(asked)["protocolVersion"] == spoken
 
 
+def test_the_number_of_the_version_may_be_a_text(folders: AgentFolders) -> None:
+    with Editor(folders, "--model", "demo") as editor:
+        assert editor.call("initialize", protocolVersion="1")["protocolVersion"] == 1
+        assert editor.new()
+
+
+@pytest.mark.parametrize("asked", ["", "one", "1.0", "-1", "123456", 1.5, True, None])
+def test_what_is_no_version_is_refused_by_name(folders: AgentFolders, asked: object) -> None:
+    with Editor(folders, "--model", "demo") as editor:
+        failure = editor.expect_error("initialize", protocolVersion=asked)
+        assert (failure.code, "protocolVersion" in failure.message) == (-32602, True)
+
+
 def test_a_version_before_the_first_is_refused_with_those_that_are_spoken(folders: AgentFolders) -> None:
     with Editor(folders, "--model", "demo") as editor:
         failure = editor.expect_error("initialize", protocolVersion=0)

@@ -74,6 +74,34 @@ def test_a_resumed_session_goes_on_without_a_replay(scripted: EditorStarter, fol
     assert editor.updates(session, "user_message_chunk") == []
 
 
+@pytest.mark.parametrize("is_open", [True, False])
+@pytest.mark.parametrize("way", ["load", "resume"])
+def test_nothing_is_sent_without_cause_after_the_answer_to_opening_a_known_session(
+    scripted: EditorStarter, folders: AgentFolders, way: str, is_open: bool
+) -> None:
+    phases = [{"name": "Work", "tasks": [{"content": "one"}, {"content": "two"}]}]
+    plan = {"toolCalls": [{"name": "todo", "arguments": {"ops": [{"op": "replace", "phases": phases}]}}]}
+    (folders.agent / "prompts").mkdir()
+    (folders.agent / "prompts" / "review.md").write_text("Review it.")
+    editor = scripted(script={"replies": [plan], "default": "Done."})
+    session = editor.new()
+    editor.prompt(session, "plan it")
+    if not is_open:
+        editor.call("session/close", sessionId=session)
+    start = editor.mark()
+    editor.call(f"session/{way}", sessionId=session, cwd=str(folders.work), mcpServers=[])
+    end = editor.mark()
+    # Making the conversation that lists them takes longer than anything that would be sent of this one.
+    editor.call("session/list", cwd=str(folders.work))
+    assert editor.updates(session, start=end) == []
+    told = {one["sessionUpdate"]: one for one in editor.updates(session, start=start)}
+    assert {"available_commands_update", "usage_update"} <= set(told)
+    assert "review" in [one["name"] for one in told["available_commands_update"]["availableCommands"]]
+    # A plan that the client of an open session knows is not sent again.
+    assert ("plan" in told) is not is_open
+    assert editor.prompt(session, "go on")["stopReason"] == "end_turn"
+
+
 def test_sessions_are_listed_by_folder_with_their_titles(
     scripted: EditorStarter, folders: AgentFolders, tmp_path: Path
 ) -> None:

@@ -88,7 +88,8 @@ class AcpServer:
                 INVALID_REQUEST,
                 f"The connection is initialized already, with version {self._edition.version}; start another process",
             )
-        version = max((known for known in EDITIONS if known <= params.protocol_version), default=None)
+        newest = int(params.protocol_version)
+        version = max((known for known in EDITIONS if known <= newest), default=None)
         if version is None:
             raise RpcError(
                 UNSUPPORTED_VERSION,

@@ -67,9 +67,10 @@ class ClientCapabilities(_Lenient, kw_only=True):
 
 
 class InitializeParams(_Lenient, kw_only=True):
-    """`initialize`: version 1 has `clientCapabilities`, version 2 `capabilities`; `decode_leniently` reads both."""
+    """`initialize`: version 1 has `clientCapabilities`, version 2 `capabilities`; `decode_leniently` reads both. Some
+    clients send the number of the version as a text."""
 
-    protocol_version: Annotated[int, Meta(ge=0, le=65535)]
+    protocol_version: Annotated[int, Meta(ge=0, le=65535)] | Annotated[str, Meta(pattern="^[0-9]{1,5}$")]
     client_capabilities: Json = None
     capabilities: Json = None
 

@@ -110,7 +110,7 @@ class EditorSession:
             self._has_servers = bool(servers)
 
     async def send_opening_updates(self) -> None:
-        """Send the updates that follow the answer to opening a session."""
+        """Send what the answer to opening a session does not contain: commands, plan, usage, state, notices."""
         reports = self._reports
         reports.send_known_commands()
         await reports.send_plan()

@@ -386,10 +386,15 @@ class EditorSessions:
 
     async def _answer_start(self, session: EditorSession, new: bool) -> dict[str, Json]:
         start = await session.read_start_details(new)
-        # After the answer, without which the client does not know the session.
-        asyncio.get_running_loop().call_soon(
-            lambda: self._keep_task(asyncio.ensure_future(session.send_opening_updates()))
-        )
+        if new:
+            # After the answer, without which the client does not know the session.
+            asyncio.get_running_loop().call_soon(
+                lambda: self._keep_task(asyncio.ensure_future(session.send_opening_updates()))
+            )
+        else:
+            # Before the answer, after which nothing is sent without cause; less if the session is closed meanwhile.
+            with suppress(PigeonError):
+                await session.send_opening_updates()
         return self._edition.session_result(start)
 
     def _keep_task(self, task: asyncio.Future[Any]) -> None:
