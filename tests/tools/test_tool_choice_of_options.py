@@ -7,6 +7,7 @@ import pytest
 from pigeon.config.settings import Settings
 from pigeon.session.toolset import DeclaredTools
 from pigeon.tools.agent_tools import ToolChoice, ToolOptions
+from pigeon.tools.catalog import DEFAULT_TOOLS
 
 BUILT_IN = ["read", "bash", "edit", "write", "grep", "ls", "todo"]
 KNOWN = [*BUILT_IN, "deploy", "measure"]
@@ -33,6 +34,22 @@ def test_tools_of_extensions_are_active_unless_something_says_otherwise(
     options: ToolOptions, listed: list[str], declared: DeclaredTools | None, active: list[str]
 ) -> None:
     assert ToolChoice(options, Settings(default_tools=listed), BUILT_IN).choose_active_tools(KNOWN, declared) == active
+
+
+@pytest.mark.parametrize(
+    ("settings", "declared", "active"),
+    [
+        (Settings(), None, [*DEFAULT_TOOLS, "todo", "deploy", "measure"]),
+        (Settings(default_tools=["+grep"]), None, [*DEFAULT_TOOLS, "todo", "deploy", "measure", "grep"]),
+        (Settings(default_tools=["-todo"]), None, [*DEFAULT_TOOLS, "deploy", "measure"]),
+        (Settings(default_tools=["read"]), None, ["read", "deploy", "measure"]),
+        (Settings(), BEFORE, ["ls", "deploy", "measure"]),
+    ],
+)
+def test_where_plans_are_shown_the_model_can_keep_one_unless_the_settings_name_all_tools(
+    settings: Settings, declared: DeclaredTools | None, active: list[str]
+) -> None:
+    assert ToolChoice(ToolOptions(plans=True), settings, BUILT_IN).choose_active_tools(KNOWN, declared) == active
 
 
 @pytest.mark.parametrize(

@@ -278,6 +278,7 @@ class _Builder:
             exclude_tools=options.exclude_tools,
             no_tools=options.no_tools,
             no_builtin_tools=options.no_builtin_tools,
+            plans=options.plans,
         )
         environment, settings = self._environment, self._layers.settings
         workplaces = Workplaces(environment, settings, self._sandbox, transcript, models, self._redactor)

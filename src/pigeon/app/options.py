@@ -57,6 +57,9 @@ class AgentOptions(Struct, frozen=True, kw_only=True):
     no_tools: bool = False
     no_builtin_tools: bool = False
 
+    # Whether plans are shown to a person: then a new session has the tool `todo`, unless the settings name all tools.
+    plans: bool = False
+
     # The tool servers of files to use, by name; `None` for all.
     tool_servers: tuple[str, ...] | None = None
 

@@ -113,6 +113,7 @@ GROUPS: dict[str, list[Row]] = {
         ("--socket", "PATH", "serve the first connection to a Unix socket instead of stdin and stdout"),
         ("--drain", "", "when stdin ends, finish the current run before exiting"),
         ("--no-ui", "", "with --mode rpc: send the host no questions and no notices"),
+        ("--plans", "", "the host shows plans: let the model keep one (the tool todo)"),
         ("--record-cap", "BYTES", "longest line accepted on stdin"),
     ],
     "accepted without effect": [
@@ -306,6 +307,7 @@ def _to_agent_options(found: argparse.Namespace, flags: dict[str, bool | str]) -
         exclude_tools=_split_list(found.exclude_tools or ""),
         no_tools=found.no_tools,
         no_builtin_tools=found.no_builtin_tools,
+        plans=found.plans,
         extensions=tuple(found.extension),
         no_extensions=found.no_extensions,
         flags=flags,

@@ -41,6 +41,7 @@ class ToolOptions(Struct, frozen=True, kw_only=True):
     exclude_tools: tuple[str, ...] = ()
     no_tools: bool = False
     no_builtin_tools: bool = False
+    plans: bool = False
 
 
 class AgentTools:
@@ -203,7 +204,8 @@ class ToolChoice:
         if declared is not None:
             kept = [name for name in declared.active if name in known]
             return [*kept, *(name for name in added if name not in declared.named)]
-        return self._default.apply_changes([*self._default.select_named(DEFAULT_TOOLS, known), *added], known)
+        usual = (*DEFAULT_TOOLS, TodoTool.name) if self._options.plans else DEFAULT_TOOLS
+        return self._default.apply_changes([*self._default.select_named(usual, known), *added], known)
 
     def _is_excluded(self, name: str) -> bool:
         return any(is_match(pattern, name) for pattern in self._options.exclude_tools)

@@ -453,7 +453,7 @@ def test_limits_and_cut_answers_have_their_stop_reasons(scripted: EditorStarter)
 def test_the_plan_is_told_whenever_it_changes(scripted: EditorStarter) -> None:
     phases = [{"name": "Work", "tasks": [{"content": "first"}, {"content": "second"}]}]
     plan = call("todo", ops=[{"op": "replace", "phases": phases}])
-    editor = scripted(script={"replies": [plan], "default": "Done."}, args=("--tools", "+todo"))
+    editor = scripted(script={"replies": [plan], "default": "Done."})
     session = editor.new()
     editor.prompt(session, "plan it")
     told = editor.updates(session, "plan")
@@ -467,7 +467,7 @@ def test_the_plan_is_told_again_when_finished_tasks_are_cleared(scripted: Editor
     folders.configure(settings={"tasks": {"todoClearDelay": 0.3}})
     phases = [{"name": "Work", "tasks": [{"content": "first", "status": "completed"}, {"content": "second"}]}]
     plan = call("todo", ops=[{"op": "replace", "phases": phases}])
-    editor = scripted(script={"replies": [plan], "default": "Done."}, args=("--tools", "+todo"))
+    editor = scripted(script={"replies": [plan], "default": "Done."})
     session = editor.new()
     editor.prompt(session, "plan it")
     left = [{"content": "second", "priority": "medium", "status": "in_progress"}]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 import pigeon
 from pigeon.cli.running import run
 from pigeon.wire.errors import UsageError
+from pigeon.wire.messages import ToolResultMessage
 from support.pigeon_serve import ServedConversations
 
 
@@ -24,6 +26,22 @@ async def test_every_agent_has_the_options_and_paths_are_meant_from_the_folder_o
         async with pigeon.Client(url=url, token=server.token) as client:
             assert (await client.get_state()).thinking_level == "low"
             assert (await client.get_permissions()).host.deny == ["bash"]
+    finally:
+        server.stop()
+
+
+async def test_the_model_can_plan_because_the_page_shows_plans(tmp_path: Path) -> None:
+    phases = [{"name": "Work", "tasks": [{"content": "one"}]}]
+    plan = {"toolCalls": [{"name": "todo", "arguments": {"ops": [{"op": "replace", "phases": phases}]}}]}
+    script = tmp_path / "script.json"
+    script.write_text(json.dumps({"replies": [plan], "default": "Done."}))
+    server = ServedConversations(tmp_path)
+    try:
+        url = f"{server.ws}/{server.new(f'scripted/{script}')}"
+        async with pigeon.Client(url=url, token=server.token) as client:
+            await client.run("plan it")
+            messages = (await client.get_messages()).messages
+            assert [one.is_error for one in messages if isinstance(one, ToolResultMessage)] == [False]
     finally:
         server.stop()
 
