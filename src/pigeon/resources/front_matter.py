@@ -1,24 +1,16 @@
 """The YAML head of a Markdown file.
 
-Values are texts, booleans (`true` and `false` only), null, lists and mappings. Numbers, dates, versions, `yes` and `no`
-stay the texts they are, because names and descriptions are made of such things.
+Values are texts, booleans (`true` and `false` only), null, lists and mappings; numbers stay the texts they are.
 """
 
 from __future__ import annotations
 
 import re
-from functools import cache
 from typing import Any
 
 from msgspec import Struct
 
 LONGEST_HEAD = 65_536
-DEEPEST = 1_000
-_TYPES = (
-    ("bool", r"^(?:true|True|TRUE|false|False|FALSE)$", "tTfF"),
-    ("null", r"^(?:~|null|Null|NULL)$", "~nN"),
-    ("null", r"^$", ""),
-)
 _HEAD = re.compile(r"\A---[ \t]*\n(?:(.*?)\n)?---[ \t]*(?:\n|\Z)", re.DOTALL)
 
 
@@ -51,35 +43,16 @@ def _parse_head(head: str) -> tuple[dict[str, Any], str | None]:
         return {}, None
     if len(head) > LONGEST_HEAD:
         return {}, f"the front matter is longer than {LONGEST_HEAD} characters"
-    import yaml
+    from pigeon.config.yaml_reading import YamlError, load_yaml
 
     try:
-        value = yaml.load(head, Loader=_make_yaml_loader_class(_is_shallow_enough(head)))
-    except yaml.MarkedYAMLError as error:
-        line = f" in line {error.problem_mark.line + 2}" if error.problem_mark else ""
-        return {}, f"the front matter is not valid YAML{line}: {error.problem or error.context} (quote the value?)"
-    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
-        return {}, "the front matter is not valid YAML: " + " ".join(str(error).split())[:200]
+        value = load_yaml(head, numbers=False)
+    except YamlError as error:
+        # The head begins in the second line.
+        where = f" in line {error.line + 1}: {error.reason} (quote the value?)" if error.line else f": {error.reason}"
+        return {}, f"the front matter is not valid YAML{where}"
     if value is None:
         return {}, None
     if not isinstance(value, dict):
         return {}, "the front matter must be a list of keys and values"
     return {str(key): item for key, item in value.items()}, None
-
-
-def _is_shallow_enough(head: str) -> bool:
-    """False for a head that might be nested deeply: the C parser has no guard and would crash the process. A level
-    takes a column or a bracket."""
-    return head.count("[") + head.count("{") <= DEEPEST and all(len(line) <= 2 * DEEPEST for line in head.split("\n"))
-
-
-@cache
-def _make_yaml_loader_class(fast: bool) -> Any:
-    """The safe loader with the few types that a head needs, in C if possible."""
-    import yaml
-
-    base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader) if fast else yaml.SafeLoader
-    loader: Any = type("HeadLoader", (base,), {"yaml_implicit_resolvers": {}})
-    for kind, pattern, beginnings in _TYPES:
-        loader.add_implicit_resolver(f"tag:yaml.org,2002:{kind}", re.compile(pattern), list(beginnings) or [""])
-    return loader
