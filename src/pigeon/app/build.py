@@ -24,6 +24,7 @@ from pigeon.app.options import AgentOptions
 from pigeon.app.sandbox import make_sandbox
 from pigeon.app.sessions import make_repository, open_journal
 from pigeon.config.layers import Layers
+from pigeon.config.models_file import find_models_file
 from pigeon.config.paths import project_dirs
 from pigeon.config.settings import Settings, list_skill_paths
 from pigeon.export.page_writer import PageWriter
@@ -323,7 +324,7 @@ class _Builder:
             output_formats=gateway,
             preparation=gateway,
             models=models,
-            models_file=os.path.join(self._agent_dir, "models.json"),
+            models_file=find_models_file(self._agent_dir),
             toolset=tools.toolset,
             todos=tools.todos,
             host_services=tools.host_services,

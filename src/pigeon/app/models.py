@@ -9,9 +9,10 @@ from functools import partial
 from pigeon.agent.inference import CacheRetention, Pacing, ProviderHooks
 from pigeon.app.default_model import DefaultModel, find_default_model
 from pigeon.app.options import AgentOptions
-from pigeon.config.credentials import AuthFile, Values
+from pigeon.config.agent_database import StoredCredentials
+from pigeon.config.credentials import Values
 from pigeon.config.layers import Layers
-from pigeon.config.models_file import read_models_file
+from pigeon.config.models_file import find_models_file, read_models_file
 from pigeon.config.settings import ProviderRetrySettings, Settings
 from pigeon.providers.catalog.built_in import (
     BuiltInCatalog,
@@ -71,13 +72,14 @@ def make_registry(
 def _make_user_registry(
     folder: str, environment: Mapping[str, str], cwd: str, processes: ProcessOwner | None, redactor: Redactor
 ) -> ModelRegistry:
-    file = read_models_file(os.path.join(folder, "models.json"))
-    auth = AuthFile(os.path.join(folder, "auth.json"))
-    problems = [problem for problem in (file.problem, auth.problem) if problem]
+    path = find_models_file(folder)
+    file = read_models_file(path, environment)
+    stored = StoredCredentials(folder)
+    problems = [*file.notes, *([file.problem] if file.problem else []), *stored.find_problems()]
     return ModelRegistry(
         catalog=BuiltInCatalog(),
         entries=file.providers,
-        stored=auth.read_all,
+        stored=stored.read_all,
         environ=environment,
         values=Values(
             environment,
@@ -87,6 +89,7 @@ def _make_user_registry(
             key_names=list_key_variables(),
         ),
         problems=problems,
+        models_file=os.path.basename(path),
         hold=partial(redactor.learn_keys, of_providers=True),
     )
 

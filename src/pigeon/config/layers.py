@@ -1,4 +1,5 @@
-"""Settings in two layers: the user's, and over it the project's if the project is trusted.
+"""Settings in two layers: the user's, and over it the project's if the project is trusted. Where the user's folder is
+one of oh-my-pi, its `config.yml` is below the user's own.
 
 Objects merge key by key, changes of `defaultTools` are added, the lower of two `limits` counts, `sandbox` is passed to
 `sandbox/control.py` unmerged, everything else is replaced. Keys that decide about trust, the network, loops or what a
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from functools import reduce
 from typing import Any
 
 from pigeon.config.json_file import LARGEST, find_repeated_key
@@ -28,6 +30,7 @@ from pigeon.wire.steering import parse_limits
 
 TOOLS = "defaultTools"
 LIMITS = "limits"
+OH_MY_PI_NAMES = ("config.yml", "config.yaml")
 NO_RULES = f"permissions must be an object with the lists {', '.join(VERDICTS[:-1])} and {VERDICTS[-1]}"
 USERS_ONLY = (
     "defaultProjectTrust",
@@ -53,12 +56,13 @@ class Layers:
         self._path = os.path.join(agent_dir, "settings.json")
         self._user_doubts: list[str] = []
         self._unusable: list[str] = []
-        self._user = self._read_layer(self._path, self._user_doubts)
+        self._users = self._read_user_layers(agent_dir)
+        self._unusable_of_user = tuple(self._unusable)
         self.doubts = list(self._user_doubts)
         self.project_permissions: Any = None
         self.project_sandboxes: list[tuple[str, Any]] = []
         self._places: dict[str, str] = {}
-        self.settings = self._merge_layers([(self._path, self._user)])
+        self.settings = self._merge_layers(self._users)
 
     def place_of(self, key: str) -> str:
         """The file that a setting is from: the last one that sets it, or the user's."""
@@ -66,13 +70,13 @@ class Layers:
 
     @property
     def user_permissions(self) -> Any:
-        """The permission rules of the user, as in the file; None if they are not an object."""
-        return _rules_in(self._user)
+        """The permission rules of the user, as in the files; None if they are not an object."""
+        return reduce(_join_rules, (_rules_in(raw) for _, raw in self._users))
 
     @property
     def user_sandbox(self) -> Any:
         """The sandbox settings of the user, as in the file."""
-        return self._user.get("sandbox")
+        return self._users[-1][1].get("sandbox")
 
     def find_unusable_sandbox_file(self, with_users: bool) -> str | None:
         """An unusable file that mentions the sandbox, so that its request is unknown; None if there is none."""
@@ -83,7 +87,7 @@ class Layers:
         return any(_has_sandbox_word(path) is None for path in self._unusable_files(with_users))
 
     def _unusable_files(self, with_users: bool) -> list[str]:
-        return [path for path in self._unusable if with_users or path != self._path]
+        return [path for path in self._unusable if with_users or path not in self._unusable_of_user]
 
     def use_folder(self, cwd: str, trusted: bool, harmless: bool) -> None:
         """Use the settings of the project in this folder, if it is trusted, instead of those of another one."""
@@ -94,11 +98,11 @@ class Layers:
 
         The settings of an earlier project are dropped, even if `folders` is empty.
         """
-        layers = [(self._path, self._user)]
+        layers = list(self._users)
         self.doubts = list(self._user_doubts)
         self.project_permissions = None
         self.project_sandboxes = []
-        self._unusable = [path for path in self._unusable if path == self._path]
+        self._unusable = list(self._unusable_of_user)
         for folder in reversed(folders):
             path = os.path.join(folder, "settings.json")
             raw = self._read_layer(path, self.doubts)
@@ -109,6 +113,19 @@ class Layers:
                 layers.append((path, {key: value for key, value in raw.items() if key not in USERS_ONLY}))
         self.settings = self._merge_layers(layers)
         return self.settings
+
+    def _read_user_layers(self, agent_dir: str) -> list[tuple[str, dict[str, Any]]]:
+        """The user's settings: those of oh-my-pi, if the folder has them, and over them those in `settings.json`."""
+        doubts = self._user_doubts
+        theirs = next((path for name in OH_MY_PI_NAMES if os.path.lexists(path := os.path.join(agent_dir, name))), None)
+        layers = []
+        if theirs is not None:
+            from pigeon.config.oh_my_pi import read_settings
+
+            found = read_settings(theirs, self._report, doubts.append)
+            self._unusable += [theirs] if found is None else []
+            layers.append((theirs, found or {}))
+        return [*layers, (self._path, self._read_layer(self._path, doubts))]
 
     def _read_layer(self, path: str, doubts: list[str]) -> dict[str, Any]:
         raw = read_settings_file(path, doubts.append)

@@ -1,12 +1,15 @@
-"""`models.json`: the user's own providers and models, in pi's format.
+"""`models.json`: the user's own providers and models, in pi's format; or `models.yml`, in oh-my-pi's.
 
-Comments and trailing commas are tolerated. The result is plain data with the names of the file, checked so that
+Comments and trailing commas are tolerated in JSON. The result is plain data with the names of the file, checked so that
 `providers/custom_models` need not check types again. An invalid file counts as empty; the error is kept as one sentence
 that names the field, and never stops the start.
 """
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from msgspec import Struct, field
@@ -19,6 +22,8 @@ from pigeon.wire.errors import BadRecord
 from pigeon.wire.model import ModelCost, Number
 
 _SAYS_SOMETHING = ("baseUrl", "headers", "compat", "modelOverrides", "models", "apiKey", "oauth", "authHeader")
+NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
+OH_MY_PI_NAMES = ("models.yml", "models.yaml")
 _POSITIVE = ("contextWindow", "maxTokens")
 
 
@@ -63,29 +68,49 @@ class _Provider(Record, kw_only=True):
 
 
 class ModelsFile(Struct, frozen=True):
-    """The contents of the file by provider id; `problem` is set if it could not be used."""
+    """The contents of the file by provider id; `problem` is set if it could not be used, `notes` tell of parts that
+    have no effect."""
 
     providers: dict[str, dict[str, Any]] = field(default_factory=dict)
     problem: str | None = None
+    notes: tuple[str, ...] = ()
 
 
-def read_models_file(path: str) -> ModelsFile:
-    """The file at this path; a file that does not exist is empty."""
+def find_models_file(folder: str) -> str:
+    """The file of an agent's folder: oh-my-pi's if there is one, which does not read another beside it either."""
+    names = (os.path.join(folder, name) for name in OH_MY_PI_NAMES)
+    return next(filter(os.path.lexists, names), os.path.join(folder, "models.json"))
+
+
+def read_models_file(path: str, variables: Mapping[str, str] = NO_VARIABLES) -> ModelsFile:
+    """The file at this path; a file that does not exist is empty. In oh-my-pi's, a key may be the bare name of one of
+    the variables."""
     try:
         data = read_whole(path, LARGEST)
     except OSError as error:
         if isinstance(error, FileNotFoundError) and not is_dangling_link(path):
             return ModelsFile()
         return ModelsFile(problem=f"{path}: cannot be read ({error.strerror or error}); its models are ignored")
-    return parse_models_file(data, path)
+    return parse_models_file(data, path, variables)
 
 
-def parse_models_file(data: bytes, path: str = "models.json") -> ModelsFile:
-    """The same from bytes; the path is only for the message."""
+def parse_models_file(
+    data: bytes, path: str = "models.json", variables: Mapping[str, str] = NO_VARIABLES
+) -> ModelsFile:
+    """The same from bytes; the name of the path says in which format they are."""
+    notes: list[str] = []
     try:
-        return ModelsFile(providers=_check_providers(decode_with_comments(data, may_be_blank=True)))
+        if path.endswith(OH_MY_PI_NAMES):
+            from pigeon.config.oh_my_pi import convert_providers
+            from pigeon.config.yaml_reading import decode_yaml
+
+            contents = convert_providers(decode_yaml(data), variables, notes.append)
+        else:
+            contents = decode_with_comments(data, may_be_blank=True)
+        providers = _check_providers(contents)
     except BadRecord as error:
         return ModelsFile(problem=f"{path}: {error}; its models are ignored until this is fixed")
+    return ModelsFile(providers, notes=tuple(f"{path}: {note}" for note in notes))
 
 
 def _check_providers(value: Any) -> dict[str, dict[str, Any]]:

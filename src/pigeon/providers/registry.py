@@ -93,14 +93,19 @@ class ModelRegistry:
         environ: Mapping[str, str],
         values: ValueResolver,
         problems: Iterable[str] = (),
+        models_file: str = "models.json",
         hold: Callable[[Iterable[Labelled]], None] = lambda values: None,
     ) -> None:
-        """`stored` returns the credentials of all providers; `hold` is called with each key before it is used."""
+        """`stored` returns the credentials of all providers; `hold` is called with each key before it is used.
+
+        `models_file` is the name of the file that the entries are from.
+        """
         self._catalog = catalog
         self._entries = _rename_to_current(entries)
         self._all_stored = stored
         self._environ = environ
         self._values = values
+        self._models_file = models_file
         self._given_problems = list(problems)
         self._problems: dict[str, str] = {}
         self._cached: dict[str, ProviderModels] = {}
@@ -239,11 +244,11 @@ class ModelRegistry:
             return f"{text}: the stored login has expired; store an API key instead"
         if "apiKey" in self._entries.get(model.provider, {}):
             why = "a variable is unset, or a command failed, printed more than 64 KiB or took longer than 10 s"
-            return f'{text}: "apiKey" in models.json gives nothing ({why})'
+            return f'{text}: "apiKey" in {self._models_file} gives nothing ({why})'
         known = KNOWN.get(model.provider)
         if known is not None:
             return f"{text}: set {known.keys[0]}, pass --api-key, or store a key in auth.json"
-        return f'{text}: set "apiKey" for this provider in models.json, or pass --api-key'
+        return f'{text}: set "apiKey" for this provider in {self._models_file}, or pass --api-key'
 
     def describe_key_origin(self, provider: str) -> KeyOrigin:
         """Where a provider's key comes from, and how to replace it, for people; the order is that of precedence."""
@@ -364,7 +369,7 @@ class ModelRegistry:
         try:
             return build_provider_models(provider, built_in, entry)
         except UnusableEntry as error:
-            self._problems[provider] = f'Provider "{provider}" in models.json is left out: {error}'
+            self._problems[provider] = f'Provider "{provider}" in {self._models_file} is left out: {error}'
             return build_provider_models(provider, built_in, {})
 
 

@@ -64,7 +64,9 @@ FOLDERS_BY_VARIABLES = {
 _MOST_LINKS = 40
 AGENT_FAMILY = (".pigeon", ".pi", ".omp", ".xcsh")
 # In the agent's folder.
-SECRETS_OF_AGENT = ("auth.json", "models.json", "mcp.json", "serve.token")
+SECRETS_OF_AGENT = ("auth.json", "models.json", "models.yml", "models.yaml", "agent.db", "mcp.json", "serve.token")
+# In those of related agents.
+SECRETS_OF_FAMILY = ("auth.json", "models.yml", "models.yaml", "agent.db")
 # Files at the top of the working folder that other programs take instructions from. The first must not be created.
 NEVER_MADE = (".pigeon", ".pi", ".omp", ".agents", ".mcp.json")
 KEPT_AS_THEY_ARE = (
@@ -80,7 +82,7 @@ def secret_places(
     found = [os.path.join(agent_dir, name) for name in SECRETS_OF_AGENT]
     for home in homes:
         found += [os.path.join(home, name.replace("\\040", " ")) for name in SECRETS_IN_HOME.split()]
-        found += [os.path.join(home, family, "agent", "auth.json") for family in AGENT_FAMILY]
+        found += [os.path.join(home, family, "agent", name) for family in AGENT_FAMILY for name in SECRETS_OF_FAMILY]
     found += _find_secrets_by_variables(variables, homes)
     return tuple(dict.fromkeys([*found, *SECRETS_OF_SYSTEM.split()]))
 
