@@ -7,7 +7,7 @@ from shutil import get_terminal_size
 from textwrap import wrap
 
 from pigeon.cli.args import GROUPS
-from pigeon.cli.commands.all import COMMANDS
+from pigeon.cli.commands.all import COMMANDS, find_command
 from pigeon.frontends.call import Action, CommandDeclaration, Row
 from pigeon.frontends.printing import WIDTH, did_you_mean, print_line
 from pigeon.transport import exit_codes
@@ -39,14 +39,14 @@ NARROWEST = 60
 LEAST_ABOUT = 24
 
 
-def show_help(name: str = "") -> int:
+def show_help(name: str = "", called: str = "") -> int:
     """Print the page of a command, or that of the program; raises `UsageError` for an unknown command."""
     if name and name not in COMMANDS:
         raise UsageError(
             f'There is no command "{name}".{did_you_mean(name, COMMANDS)} `pigeon help` lists the commands.\n'
             'To ask the model, put the prompt in quotes: pigeon "help me …"'
         )
-    print_line(render_command_page(COMMANDS[name]) if name and name != "help" else render_main_page())
+    print_line(render_command_page(find_command(name, called)) if name and name != "help" else render_main_page())
     return exit_codes.OK
 
 

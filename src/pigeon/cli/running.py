@@ -70,14 +70,14 @@ def _no_package_manager_text(arguments: Sequence[str], environment: Environment)
 
 def _run_command(name: str, arguments: Sequence[str], environment: Environment) -> int:
     from pigeon.cli.command_calls import parse_command_call
-    from pigeon.cli.commands.all import COMMANDS
+    from pigeon.cli.commands.all import find_command
     from pigeon.cli.help_pages import show_help
     from pigeon.cli.masked_output import OutputMasker
 
-    command = COMMANDS[name]
+    command = find_command(name, environment.called)
     before_dashes = arguments[: arguments.index("--")] if "--" in arguments else arguments
     if "--help" in before_dashes or "-h" in before_dashes:
-        return show_help(name)
+        return show_help(name, environment.called)
     masker = OutputMasker(command.output, environment)
     masker.replace_streams()
     call = parse_command_call(command, arguments, environment, masker.redactor, masker.mask_text)

@@ -25,6 +25,12 @@ def _run_models(call: CommandCall) -> int:
     return run_models(call)
 
 
+def _run_family_models(call: CommandCall) -> int:
+    from pigeon.cli.commands.models import run_family_models
+
+    return run_family_models(call)
+
+
 def _run_config(call: CommandCall) -> int:
     from pigeon.cli.commands.config import run_config
 
@@ -75,7 +81,7 @@ def _run_mcp(call: CommandCall) -> int:
 def _run_help(call: CommandCall) -> int:
     from pigeon.cli.help_pages import show_help
 
-    return show_help(call.word_at(0))
+    return show_help(call.word_at(0), call.environment.called)
 
 
 SESSIONS = CommandDeclaration(
@@ -138,6 +144,30 @@ MODELS = CommandDeclaration(
         ("pigeon models", "the models you can use now"),
         ("pigeon models sonnet", "all models that match, with and without a key"),
         ("pigeon --model anthropic/claude-sonnet-5:high", "use one, with a high thinking level"),
+    ),
+)
+# In the place of `models` where the program is called like an agent that has this form of it.
+FAMILY_MODELS = CommandDeclaration(
+    name="models",
+    summary="list the models that can be used",
+    run=_run_family_models,
+    output="configuration",
+    actions=(
+        Action("ls", ("[FILTER]",), "list them, or those of a provider, or those whose name contains this text"),
+        Action("list", ("[FILTER]",), "the same"),
+        Action("find", ("[PATTERN]",), "list those whose provider, id or name contains this text"),
+        Action("refresh", ("[FILTER]",), "list them; there is no catalogue that could be out of date"),
+    ),
+    options=(
+        JSON,
+        ("--kind", "KIND", "chat (the default) or all; there are models of no other kind"),
+        ("--extension -e", "PATH...", ""),
+        ("--no-extensions", "", ""),
+        ("--config", "FILE...", ""),
+    ),
+    examples=(
+        ("omp models anthropic", "the models of one provider"),
+        ("omp models --json", "for programs"),
     ),
 )
 CONFIG = CommandDeclaration(
@@ -251,3 +281,10 @@ HELP = CommandDeclaration(
 )
 _ALL = (SESSIONS, REPLAY, MODELS, CONFIG, DOCTOR, DEMO, MCP, SERVE, ATTACH, BATCH, ACP, COMPLETIONS, SCHEMA, HELP)
 COMMANDS = {one.name: one for one in _ALL}
+# By the name that the program is called by; other names have `COMMANDS` alone.
+_OF_FAMILY = {"omp": (FAMILY_MODELS,), "xcsh": (FAMILY_MODELS,)}
+
+
+def find_command(name: str, called: str) -> CommandDeclaration:
+    """The command of this name, as the agent has it whose name the program was called by."""
+    return next((one for one in _OF_FAMILY.get(called, ()) if one.name == name), COMMANDS[name])

@@ -21,6 +21,7 @@ from pigeon.app.models import make_registry, resolve_model_options
 from pigeon.app.options import AgentOptions
 from pigeon.app.sandbox import make_sandbox
 from pigeon.config.layers import Layers
+from pigeon.config.models_file import find_models_file
 from pigeon.config.paths import project_dirs
 from pigeon.config.settings import Settings
 from pigeon.frontends.call import CommandCall
@@ -177,7 +178,7 @@ def diagnose_keys(here: CheckedSetup) -> Iterator[Finding]:
             "broken",
             "no provider has a key",
             "set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY, or describe your own server in "
-            f"{here.folder}/models.json; without a key: pigeon demo",
+            f"{find_models_file(here.folder)}; without a key: pigeon demo",
         )
         return
     shown = [f"{one} ({source})" if (source := here.registry.key_source(one)) != one else one for one in having]
