@@ -484,6 +484,7 @@ def _make_session_settings(
         keep_unreadable_images=options.keep_unreadable_images,
         unattended=options.unattended,
         several_clients=options.several_clients,
+        plan_is_seen=options.plans,
         reproducible=environment.reproducible,
         finish_gate=value_or_default(
             settings.finish_gate, options.unattended if options.finish_gate is None else options.finish_gate

@@ -82,7 +82,10 @@ class LoopGuardPolicy(Struct, frozen=True):
 
 
 class SessionSettings(Struct, frozen=True, kw_only=True):
-    """The initial settings of a session; a `reproducible` one does nothing in parallel that could end in any order."""
+    """The initial settings of a session; a `reproducible` one does nothing in parallel that could end in any order.
+
+    Where a person sees the plan, the model is not reminded of it: it may have stopped to ask.
+    """
 
     steering_mode: QueueMode = "one-at-a-time"
     follow_up_mode: QueueMode = "one-at-a-time"
@@ -92,6 +95,7 @@ class SessionSettings(Struct, frozen=True, kw_only=True):
     keep_unreadable_images: bool = True
     unattended: bool = False
     several_clients: bool = False
+    plan_is_seen: bool = False
     reproducible: bool = False
     finish_gate: bool = False
     auto_retry: bool = True

@@ -453,9 +453,11 @@ def test_limits_and_cut_answers_have_their_stop_reasons(scripted: EditorStarter)
 def test_the_plan_is_told_whenever_it_changes(scripted: EditorStarter) -> None:
     phases = [{"name": "Work", "tasks": [{"content": "first"}, {"content": "second"}]}]
     plan = call("todo", ops=[{"op": "replace", "phases": phases}])
-    editor = scripted(script={"replies": [plan], "default": "Done."})
+    editor = scripted(script={"replies": [plan, "Which one first?"], "default": "Not asked."})
     session = editor.new()
     editor.prompt(session, "plan it")
+    # The person sees what is open: the model may stop to ask.
+    assert editor.text_of_updates(session) == "Which one first?"
     told = editor.updates(session, "plan")
     assert told[-1]["entries"] == [
         {"content": "first", "priority": "medium", "status": "in_progress"},

@@ -33,7 +33,7 @@ class RunPolicies:
         self._now = now
         self._first: Sequence[RunPolicy] = (
             rules,
-            Reminders(dependencies.todos, transcript, bus.publish, now),
+            *([] if settings.plan_is_seen else [Reminders(dependencies.todos, transcript, bus.publish, now)]),
             FinishGate(settings.finish_gate, transcript, now, limits.can_request_answer),
         )
         self._last: Sequence[RunPolicy] = (
