@@ -181,9 +181,12 @@ def busy(stage: Stage) -> Seen:
 @proves("prompt.busy_refused", same=("omp+xcsh/prompt.busy_refused",))
 def test_a_second_prompt_is_refused_while_one_runs(busy: Seen, dialect: str) -> None:
     assert dialect != "pi" or len(busy.found) == 1
-    assert busy.found[-1]["error"] == (
-        "Agent is already processing. Specify streamingBehavior ('steer' or 'followUp') to queue the message."
+    advice = (
+        "Specify streamingBehavior ('steer' or 'followUp') to queue the message."
+        if dialect == "pi"
+        else "Use steer() or followUp() to queue messages, or wait for completion."
     )
+    assert busy.found[-1]["error"] == f"Agent is already processing. {advice}"
 
 
 @proves("omp+xcsh/prompt.busy_late")

@@ -10,6 +10,7 @@ from pigeon.dialects.base import with_sequence_number
 from pigeon.dialects.choice import NAMES, switch_dialect
 from pigeon.wire.answers import Accepted, Compacted, SlashCommand, failure_response, success_response
 from pigeon.wire.dialogs import NotifyRequest, SetTitleRequest
+from pigeon.wire.errors import BUSY
 from pigeon.wire.events import (
     AgentEnd,
     AgentSettled,
@@ -115,6 +116,15 @@ def test_other_slash_commands(name: str, cell: list[Record]) -> None:
 @cells(pi=[NO], omp=[OK, NO, UNDONE], xcsh=[OK, NO], companion=[{"type": "error", "error": "busy"}])
 def test_rejected_prompt(name: str, cell: list[Record]) -> None:
     assert parse_lines(dialect_for(name).to_refusal_lines(failure_response("prompt", "busy", 1))) == cell
+
+
+@cells(pi="Specify streamingBehavior", omp="Use steer() or followUp()", xcsh="Use steer() or followUp()")
+def test_words_of_a_refusal(name: str, cell: str) -> None:
+    lines = parse_lines(dialect_for(name).to_refusal_lines(failure_response("prompt", BUSY, 1)))
+    errors = [line["error"] for line in lines if "error" in line]
+    texts = [error["message"] if isinstance(error, dict) else error for error in errors]
+    assert texts
+    assert {text.startswith(f"Agent is already processing. {cell}") for text in texts} == {True}
 
 
 @cells(pi=[{"id": "u", **UNKNOWN}], pi_0_73=[UNKNOWN], xcsh=[UNKNOWN], companion=[])

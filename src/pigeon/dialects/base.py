@@ -6,7 +6,8 @@ snapshot of the answer that is streaming (`snapshots.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import ClassVar, TypeVar
 
 from msgspec import Struct
@@ -59,6 +60,8 @@ class Dialect:
     default_interrupt_mode: ClassVar[InterruptMode] = "immediate"
     provisional_stop: ClassVar[str] = "stop"
     keeps_unreadable_images: ClassVar[bool] = True
+    # Row: refusals that clients know in other words, by their text.
+    refusal_texts: ClassVar[Mapping[str, str]] = MappingProxyType({})
     # What is asked for a client that is connected to an agent elsewhere, since the dialect shows the answers first.
     asked_first: ClassVar[tuple[Command, ...]] = ()
 
@@ -154,8 +157,13 @@ class Dialect:
         return (to_older_event(event), event)
 
     def to_answer_lines(self, response: Response) -> list[OutputLine]:
-        """A response as lines of this dialect; here unchanged."""
-        return to_plain_answer_lines(response)
+        """A response as lines of this dialect; here with the words of its refusals alone."""
+        return to_plain_answer_lines(self.word_refusal(response))
+
+    def word_refusal(self, response: Response) -> Response:
+        """The response with its error in the words of this dialect."""
+        text = self.refusal_texts.get(response.error) if isinstance(response.error, str) else None
+        return response if text is None else replace(response, error=text)
 
     def convert_encoded_data(self, command: str, pieces: list[bytes]) -> list[bytes]:
         """Row: the data of a long answer, here unchanged."""

@@ -7,7 +7,8 @@ between one `agent_start` and one `agent_end`. `Omp` adds the records that its n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import ClassVar, TypeVar
 
 from msgspec.structs import replace
@@ -20,7 +21,7 @@ from pigeon.wire.choices import DialectName
 from pigeon.wire.codec import encode
 from pigeon.wire.commands import Command, GetAvailableCommands
 from pigeon.wire.dialogs import SelectRequest
-from pigeon.wire.errors import ABORTED_BEFORE, ENTRY_MISSING
+from pigeon.wire.errors import ABORTED_BEFORE, BUSY, ENTRY_MISSING
 from pigeon.wire.events import (
     AgentEnd,
     AgentSettled,
@@ -42,6 +43,12 @@ from pigeon.wire.events import (
 from pigeon.wire.messages import Message
 
 _T = TypeVar("_T")
+
+
+# The words in which oh-my-pi and xcsh refuse.
+REFUSAL_TEXTS = MappingProxyType(
+    {BUSY: "Agent is already processing. Use steer() or followUp() to queue messages, or wait for completion."}
+)
 
 
 class OhMyPi(Dialect):
@@ -109,6 +116,7 @@ class Omp(OhMyPi):
     """The newest clients of oh-my-pi: a result for each accepted prompt, ids on messages and on every refusal."""
 
     name: ClassVar[DialectName] = "omp"
+    refusal_texts: ClassVar[Mapping[str, str]] = REFUSAL_TEXTS
     asked_first: ClassVar[tuple[Command, ...]] = (GetAvailableCommands(),)
 
     def __init__(self, version: str = "", emit_title: bool = False, deltas: bool = False) -> None:
@@ -171,6 +179,7 @@ class Omp(OhMyPi):
 
     def to_refusal_lines(self, response: Response) -> list[OutputLine]:
         """Row: rejected prompt: its acknowledgement promised a result, too."""
+        response = self.word_refusal(response)
         text = "" if isinstance(response.error, Absent) else response.error
         aborted = text == ABORTED_BEFORE
         result = PromptResult(

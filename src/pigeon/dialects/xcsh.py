@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
 from pigeon.dialects.base import OutputLine
-from pigeon.dialects.omp import OhMyPi
+from pigeon.dialects.omp import REFUSAL_TEXTS, OhMyPi
 from pigeon.wire.base import Record
 from pigeon.wire.choices import DialectName
 from pigeon.wire.codec import encode
@@ -19,6 +19,7 @@ class Xcsh(OhMyPi):
     """The dialect of clients that were written for xcsh."""
 
     name: ClassVar[DialectName] = "xcsh"
+    refusal_texts: ClassVar[Mapping[str, str]] = REFUSAL_TEXTS
     default_interrupt_mode: ClassVar[InterruptMode] = "wait"
 
     def make_greeting_lines(self) -> list[OutputLine]:

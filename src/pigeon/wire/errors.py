@@ -19,6 +19,7 @@ from typing import Any
 from pigeon.wire.base import ABSENT
 
 ENTRY_MISSING = "Entry not found: "
+BUSY = "Agent is already processing. Specify streamingBehavior ('steer' or 'followUp') to queue the message."
 ABORTED_BEFORE = "The prompt was aborted before it started"
 
 
@@ -63,9 +64,7 @@ class SessionBusy(Refusal):
     """A prompt came while a run is active and does not say how to queue."""
 
     def __init__(self) -> None:
-        super().__init__(
-            "Agent is already processing. Specify streamingBehavior ('steer' or 'followUp') to queue the message."
-        )
+        super().__init__(BUSY)
 
 
 class ToolFailed(PigeonError):
