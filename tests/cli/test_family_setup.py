@@ -164,6 +164,11 @@ def test_a_broken_file_is_named_with_its_line_and_the_rest_works(call: Run, fold
     out, err = call("omp", "models", "--json")
     assert json.loads(out) == {"models": []}
     assert f"{folder / 'models.yml'}: not valid YAML in line 4: " in err
+    assert f"{folder / 'config.yml'}" in call("omp", "doctor", "--offline", code=1)[0]
+    (folder / "config.yml").write_text("a: b: c\n")
+    out, _ = call("omp", "doctor", "--offline", code=1)
+    assert f"{folder / 'config.yml'} is ignored: not valid YAML in line 1: " in out
+    assert "pigeon config edit" not in out
 
 
 def test_keys_in_the_database_are_used_and_those_in_auth_json_come_first(
@@ -186,7 +191,12 @@ def test_keys_in_the_database_are_used_and_those_in_auth_json_come_first(
 def test_a_setting_changed_here_is_kept_beside_theirs(call: Run, folders: AgentFolders) -> None:
     folder = agent_folder(folders, "omp")
     before = (folder / "config.yml").read_text()
+    assert call("omp", "config", "get", "defaultModel")[0] == "fake/fake-1:low\n"
+    listed = call("omp", "config")[0].splitlines()
+    assert next(line.split() for line in listed if "steeringMode" in line) == ["steeringMode", "all", "oh-my-pi"]
     call("omp", "config", "set", "defaultModel", "fake/fake-2")
+    assert call("omp", "config", "get", "defaultModel")[0] == "fake/fake-2\n"
+    assert json.loads(call("omp", "config", "--json")[0])["steeringMode"] == "all"
     assert (folder / "config.yml").read_text() == before
     with RpcProcess(folders, program=command_line_named(folders, "omp"), env=ENVIRONMENT) as agent:
         assert agent.ask("get_state")["model"]["id"] == "fake-2"

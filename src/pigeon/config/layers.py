@@ -114,18 +114,22 @@ class Layers:
         self.settings = self._merge_layers(layers)
         return self.settings
 
+    @property
+    def user_files(self) -> list[str]:
+        """The files of the user's settings, the one that counts most last; it may not exist."""
+        return [path for path, _ in self._users]
+
     def _read_user_layers(self, agent_dir: str) -> list[tuple[str, dict[str, Any]]]:
         """The user's settings: those of oh-my-pi, if the folder has them, and over them those in `settings.json`."""
-        doubts = self._user_doubts
-        theirs = next((path for name in OH_MY_PI_NAMES if os.path.lexists(path := os.path.join(agent_dir, name))), None)
         layers = []
+        theirs = find_oh_my_pi_settings(agent_dir)
         if theirs is not None:
             from pigeon.config.oh_my_pi import read_settings
 
-            found = read_settings(theirs, self._report, doubts.append)
+            found = read_settings(theirs, self._report, self._user_doubts.append)
             self._unusable += [theirs] if found is None else []
             layers.append((theirs, found or {}))
-        return [*layers, (self._path, self._read_layer(self._path, doubts))]
+        return [*layers, (self._path, self._read_layer(self._path, self._user_doubts))]
 
     def _read_layer(self, path: str, doubts: list[str]) -> dict[str, Any]:
         raw = read_settings_file(path, doubts.append)
@@ -156,6 +160,12 @@ class Layers:
                     self._reported.add(problem)
                     self._report(problem)
         return codec.convert(together, Settings)
+
+
+def find_oh_my_pi_settings(agent_dir: str) -> str | None:
+    """The file with the settings of oh-my-pi in an agent's folder, if there is one."""
+    names = (os.path.join(agent_dir, name) for name in OH_MY_PI_NAMES)
+    return next(filter(os.path.lexists, names), None)
 
 
 def _has_sandbox_word(path: str) -> bool | None:

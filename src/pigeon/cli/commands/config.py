@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from pigeon.config.layers import find_oh_my_pi_settings
 from pigeon.config.paths import own_folder
 from pigeon.config.settings import Settings, keys_of, select_valid_keys
 from pigeon.config.settings_editing import (
@@ -22,7 +23,7 @@ from pigeon.config.settings_editing import (
 from pigeon.frontends.call import CommandCall
 from pigeon.frontends.printing import did_you_mean, format_table, print_line, print_to_stderr
 from pigeon.transport import exit_codes
-from pigeon.wire.base import Json
+from pigeon.wire.base import Json, merge_objects
 from pigeon.wire.errors import StartupError, UsageError
 
 INDENT = 2
@@ -57,7 +58,7 @@ def _run_action(call: CommandCall, file: SettingsFile) -> int:
     if call.action == "path":
         print_line(file.path)
     elif call.action == "get":
-        _print_setting(file, call.words[0], call.has_option("json"))
+        _print_setting(file.read(), _read_settings_below(call), call.words[0], call.has_option("json"))
     elif call.action == "set":
         value = _parse_value(call.words[1])
         file.set(call.words[0], value)
@@ -72,7 +73,7 @@ def _run_action(call: CommandCall, file: SettingsFile) -> int:
     elif call.action == "edit":
         return _edit_file(call, file)
     else:
-        _print_all_settings(file, call.has_option("json"), call.mask)
+        _print_all_settings(file, _read_settings_below(call), call.has_option("json"), call.mask)
     return exit_codes.OK
 
 
@@ -100,7 +101,20 @@ def _warn_about_model(call: CommandCall) -> None:
         print_to_stderr(f"Warning: {problem}")
 
 
-def _print_all_settings(file: SettingsFile, as_json: bool, mask: Callable[[str], str]) -> None:
+def _read_settings_below(call: CommandCall) -> dict[str, Any]:
+    """The user's settings in oh-my-pi's file, which count below those in Pigeon's."""
+    path = None if call.has_option("project") else find_oh_my_pi_settings(call.environment.agent_dir())
+    if path is None:
+        return {}
+    from pigeon.config.oh_my_pi import read_settings
+
+    def warn(problem: str) -> None:
+        print_to_stderr(f"Warning: {problem}")
+
+    return read_settings(path, warn, warn) or {}
+
+
+def _print_all_settings(file: SettingsFile, below: dict[str, Any], as_json: bool, mask: Callable[[str], str]) -> None:
     """Show every declared setting, and every other key of the file."""
     raw = file.read()
     wrong: list[str] = []
@@ -108,12 +122,12 @@ def _print_all_settings(file: SettingsFile, as_json: bool, mask: Callable[[str],
     for problem in wrong:
         print_to_stderr(f"Warning: {problem}")
     if as_json:
-        print_line(_to_json(with_defaults(raw)))
+        print_line(_to_json(with_defaults(merge_objects(below, raw))))
         return
     rows = [("setting", "value", "from")]
     for key, default in declared_settings():
-        given = value_at(raw, key)
-        shown, place = (default, "default") if given is UNSET else (given, "file")
+        places = ((value_at(raw, key), "file"), (value_at(below, key), "oh-my-pi"), (default, "default"))
+        shown, place = next((value, place) for value, place in places if value is not UNSET)
         rows.append((key, _to_short_text(shown, mask), place))
     unread = [key for key in raw if key not in keys_of(Settings)]
     rows += [(key, _to_short_text(raw[key], mask), "file, not used here") for key in unread]
@@ -121,9 +135,9 @@ def _print_all_settings(file: SettingsFile, as_json: bool, mask: Callable[[str],
     print_line(f"\nThe file: {file.path}")
 
 
-def _print_setting(file: SettingsFile, key: str, as_json: bool) -> None:
+def _print_setting(raw: dict[str, Any], below: dict[str, Any], key: str, as_json: bool) -> None:
     """Show one value as text or JSON; a group includes the defaults of missing values."""
-    given = value_at(with_defaults(file.read()), key)
+    given = value_at(with_defaults(merge_objects(below, raw)), key)
     if given is UNSET:
         require_known(key)
         given = default_of(key) or None

@@ -157,12 +157,14 @@ def diagnose_settings(here: CheckedSetup) -> Iterator[Finding]:
         from pigeon.permissions.rules import parse_rules
 
         parse_rules(here.layers.user_permissions, "yolo", wrong)
+    *theirs, own = here.layers.user_files
     for problem in wrong:
-        yield Finding("settings", "broken", problem, "fix it: pigeon config edit")
+        is_theirs = problem.startswith(tuple(theirs))
+        yield Finding("settings", "broken", problem, "fix the file" if is_theirs else "fix it: pigeon config edit")
     if not wrong:
-        path = os.path.join(here.folder, "settings.json")
-        exists = os.path.exists(path)
-        yield Finding("settings", "ok", path if exists else f"none, so the defaults apply ({path} does not exist)")
+        files = [*theirs, *([own] if os.path.exists(own) else [])]
+        none = f"none, so the defaults apply ({own} does not exist)"
+        yield Finding("settings", "ok", ", ".join(files) or none)
 
 
 def diagnose_models_file(here: CheckedSetup) -> Iterator[Finding]:
