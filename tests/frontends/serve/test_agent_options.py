@@ -30,18 +30,22 @@ async def test_every_agent_has_the_options_and_paths_are_meant_from_the_folder_o
         server.stop()
 
 
-async def test_the_model_can_plan_because_the_page_shows_plans(tmp_path: Path) -> None:
+@pytest.mark.parametrize("plans", [True, False])
+async def test_the_model_can_plan_where_the_page_that_asked_for_the_conversation_shows_it(
+    tmp_path: Path, plans: bool
+) -> None:
     phases = [{"name": "Work", "tasks": [{"content": "one"}]}]
     plan = {"toolCalls": [{"name": "todo", "arguments": {"ops": [{"op": "replace", "phases": phases}]}}]}
     script = tmp_path / "script.json"
     script.write_text(json.dumps({"replies": [plan], "default": "Done."}))
     server = ServedConversations(tmp_path)
     try:
-        url = f"{server.ws}/{server.new(f'scripted/{script}')}"
+        body = {"cwd": str(tmp_path / "work"), "model": f"scripted/{script}", **({"plans": True} if plans else {})}
+        url = f"{server.ws}/{server.call('POST', '/api/sessions', body)['id']}"
         async with pigeon.Client(url=url, token=server.token) as client:
             await client.run("plan it")
             messages = (await client.get_messages()).messages
-            assert [one.is_error for one in messages if isinstance(one, ToolResultMessage)] == [False]
+            assert [one.is_error for one in messages if isinstance(one, ToolResultMessage)] == [not plans]
     finally:
         server.stop()
 

@@ -97,6 +97,7 @@ class ConversationRecord(Struct, kw_only=True):
     id: str
     cwd: str
     model: str | None = None
+    plans: bool = False
     session_file: str | None = None
     trusted: str = ""
     remembered: dict[str, dict[str, Json]] = field(default_factory=dict)

@@ -179,14 +179,16 @@ class Conversations:
         for one in self._known.values():
             one.disconnect_worker()
 
-    def create_conversation(self, cwd: str, model: str | None = None, id: str | None = None) -> ServedConversation:
+    def create_conversation(
+        self, cwd: str, model: str | None = None, id: str | None = None, plans: bool = False
+    ) -> ServedConversation:
         """Create a conversation in a folder; raises `FolderRefused`, `FolderMissing` or `TooMany`."""
         folder = self.paths.check_folder(cwd)
         if self._stopping:
             raise Stopping(STOPPING)
         if self._folders.count >= self._limits.kept:
             raise TooMany(f"{self._limits.kept} conversations exist, which is the limit (--max-kept). Delete one")
-        record = ConversationRecord(id=id or RANDOM_IDS.session_id(now_ms()), cwd=folder, model=model)
+        record = ConversationRecord(id=id or RANDOM_IDS.session_id(now_ms()), cwd=folder, model=model, plans=plans)
         made = self._build_conversation(record)
         record.save(self._folders.path_of(record.id))
         return made

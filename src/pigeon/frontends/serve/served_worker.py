@@ -152,6 +152,8 @@ class WorkerLauncher:
         if not os.path.isdir(record.cwd):
             raise StartupError(f"its folder is gone: {record.cwd}")
         options = self._agent_options(state)
+        if self._record.plans:
+            options = replace(options, plans=True)
         return WorkerRequest(
             options=options if with_model else replace(options, model=None, thinking=None),
             folder=record.cwd,

@@ -71,10 +71,12 @@ class SessionDetails(ServedNow, kw_only=True):
 
 
 class SessionRequest(Record, kw_only=True, forbid_unknown_fields=True):
-    """A request for a conversation: a new one in a folder, or the one with this id."""
+    """A request for a conversation: a new one in a folder, or the one with this id; `plans` says that it will be shown
+    with its plan, so that the model can keep one."""
 
     cwd: Text | None = None
     model: Text | None = None
+    plans: bool = False
     session_id: SessionId | None = None
 
 

@@ -230,7 +230,7 @@ class ServeApplication:
                     raise
         if body.cwd is None:
             raise BadRecord('"cwd" must be a folder, or "sessionId" the id of a session')
-        return self._conversations.create_conversation(body.cwd, body.model, body.session_id), True
+        return self._conversations.create_conversation(body.cwd, body.model, body.session_id, body.plans), True
 
     async def _show_session(self, request: Request, asked: dict[str, str | int]) -> Response:
         return _make_json_response(
