@@ -12,6 +12,7 @@ from support.contract_scenes import Seen, Stage, scenario
 from support.processes import Fifo
 from support.records import outline
 
+CANCELLED = "[Command cancelled]\n"
 COUNTERS = ("totalLines", "totalBytes", "outputLines", "outputBytes")
 
 
@@ -172,9 +173,21 @@ def test_abort_bash_ends_the_command_whose_result_says_so(cancelled: Seen) -> No
 
 
 @proves("abort_bash.preflight")
-def test_abort_bash_in_the_same_write_reaches_a_command_that_has_not_started(spoken: RpcProcess) -> None:
+def test_abort_bash_in_the_same_write_reaches_a_command_that_has_not_started(spoken: RpcProcess, dialect: str) -> None:
     spoken.send({"id": "b", "type": "bash", "command": "touch begun; sleep 600"}, {"id": "a", "type": "abort_bash"})
     assert spoken.response("a")["success"] is True
     result = spoken.response("b")["data"]
-    assert (result["output"], result["cancelled"], "exitCode" in result) == ("", True, False)
+    output = "" if dialect == "pi" else CANCELLED
+    assert (result["output"], result["cancelled"], "exitCode" in result) == (output, True, False)
     assert not (spoken.folders.work / "begun").exists()
+
+
+@proves("abort.ends_bash")
+def test_abort_ends_a_shell_command_of_the_host_too(spoken: RpcProcess) -> None:
+    begun = Fifo(spoken.folders.work, "begun")
+    spoken.send({"id": "b", "type": "bash", "command": f"echo before; {begun.tells}; sleep 600"})
+    begun.wait()
+    spoken.ask("abort")
+    result = spoken.response("b")["data"]
+    assert (result["output"], result["cancelled"]) == (f"{CANCELLED}before\n", True)
+    assert spoken.ask("bash", command="echo whole")["output"] == "whole\n"

@@ -23,6 +23,7 @@ PLAIN = [
     "turn_end",
     "agent_end",
 ]
+SKIPS_BLANK = ("omp", "xcsh")
 NO_JSON = ["", "   ", "{bad", '{"type":', "[1,", "nul", "\ufeff{}", '{"type":"get_state"} x', "'a'"]
 
 
@@ -38,7 +39,7 @@ def plain(stage: Stage) -> Seen:
     agent.wait_end(start)
     records = agent.since(start)
     bad = {}
-    for line in NO_JSON:
+    for line in NO_JSON if stage.dialect not in SKIPS_BLANK else filter(str.strip, NO_JSON):
         mark = agent.mark()
         agent.send(line, {"type": "get_state"})
         bad[line] = agent.wait_count("response", 2, mark)
@@ -121,7 +122,16 @@ def test_a_blank_line_is_a_parse_error_that_says_the_input_ended(plain: Seen) ->
 
 @proves("error.parse_recovers")
 def test_after_bad_json_the_next_line_is_answered(plain: Seen) -> None:
-    assert [state["command"] for _, state in plain.bad.values()] == ["get_state"] * len(NO_JSON)
+    assert [state["command"] for _, state in plain.bad.values()] == ["get_state"] * len(plain.bad)
+
+
+@proves("frame.blank_skipped")
+def test_a_blank_line_is_skipped(spoken: RpcProcess) -> None:
+    spoken.ask("get_state")
+    start = spoken.mark()
+    spoken.send("", "   ", "\r", "\t", {"id": "after", "type": "get_state"})
+    spoken.response("after")
+    assert outline(spoken.since(start)) == ["response:get_state"]
 
 
 @proves("prompt.ack", same=("note/prompt.ack",))

@@ -50,6 +50,18 @@ def offered(answer: Answer) -> list[str]:
 ALL = ("pi", "omp", "xcsh")
 
 
+@proves("host.result_is_error")
+def test_a_failure_inside_the_result_counts(host: RpcProcess, server: ModelServer) -> None:
+    """As in results of MCP."""
+    (call,) = called(host, server)
+    later = server.answers("I see")
+    host.send({"type": "host_tool_result", "id": call["id"], "result": says("no such city", isError=True)})
+    host.wait_end()
+    (result,) = finished_messages(host.records, "toolResult")
+    assert (result["isError"], text_of(result)) == (True, "no such city")
+    assert later.request["messages"][-1]["content"][0]["is_error"] is True
+
+
 @scenario
 def sets(stage: Stage) -> Seen:
     """A set of tools, another one, and an empty one; and what each of them offers to the model."""

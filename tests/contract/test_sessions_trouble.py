@@ -135,3 +135,25 @@ def test_a_session_file_that_was_exchanged_is_not_written_into(start: Start, ser
     talk(agent, server, "two")
     assert file.read_text() == "somebody else's\n"
     assert "another file has taken its place" in notices(agent)[0]
+
+
+@proves("session.huge_numbers")
+def test_a_number_beyond_every_float_spoils_neither_the_page_nor_the_conversation(
+    start: Start, server: ModelServer
+) -> None:
+    first = start(keeps=True)
+    server.answers(Call("read", {"path": "there"}))
+    server.answers("done")
+    first.run("look")
+    file = Path(first.ask("get_state")["sessionFile"])
+    first.close()
+    text = file.read_text("utf-8")
+    assert '"path":"there"' in text
+    file.write_text(text.replace('"path":"there"', '"path":"there","count":' + "9" * 10_000), "utf-8")
+    again = start("--session", str(file), keeps=True)
+    page = Path(again.ask("export_html", outputPath="page.html")["path"])
+    assert "there" in (again.folders.work / page).read_text("utf-8")
+    server.answers("on")
+    again.run("go on")
+    (call,) = (block for block in server.requests[-1]["messages"][1]["content"] if block["type"] == "tool_use")
+    assert call["input"] == {"path": "there", "count": None}

@@ -42,12 +42,13 @@ def walked(stage: Stage) -> Seen:
     rows = [row["text"] for row in agent.ask("get_fork_messages")["messages"]]
     went_over = agent.ask("navigate_tree", entryId=by_text["answer two"], label="mark")
     all_entries = agent.ask("get_entries")["entries"]
-    tree = agent.ask("get_tree")
+    tree, flat = agent.ask("get_tree"), agent.ask("get_tree", flat=True)
     agent.ask("navigate_tree", entryId=entries[0]["id"])
     return Seen(
         leaves=leaves, by_text=by_text, went_back=went_back, texts_there=texts_there, later=later, nothing=nothing,
         unknown=unknown, nowhere=nowhere, rows=rows, went_over=went_over, entries=all_entries, label=all_entries[-1],
-        tree=tree, nodes={node["entry"]["id"]: node for node in _flat(tree["tree"])}, texts_at_root=texts(agent),
+        tree=tree, flat=flat, nodes={node["entry"]["id"]: node for node in _flat(tree["tree"])},
+        texts_at_root=texts(agent),
     )  # fmt: skip
 
 
@@ -68,6 +69,12 @@ def test_another_entry_becomes_the_leaf_with_a_label_if_one_is_given(walked: See
 @proves("navigate_tree.unknown")
 def test_going_nowhere_is_refused(walked: Seen) -> None:
     assert walked.nowhere == "Entry not found: nobody"
+
+
+@proves("get_tree.flat")
+def test_a_flat_tree_has_the_same_nodes_unnested(walked: Seen) -> None:
+    assert walked.flat["leafId"] == walked.tree["leafId"]
+    assert walked.flat["tree"] == [{**node, "children": []} for node in walked.nodes.values()]
 
 
 @proves("get_entries.since")

@@ -1,5 +1,4 @@
-"""The loop of the simplest client, `promptAndWait` of pi 0.73.1 again and again, with that version and then with ours:
-each prompt gets its own answer, whatever follows a run.
+"""The loop of pi 0.73.1's own client, which takes `agent_end` for the end, with something that follows it.
 
 Runs with `PIGEON_INTEROP=1 pytest tests/interop`; see `support/installed_programs.py` for where the packages go.
 """
@@ -7,97 +6,99 @@ Runs with `PIGEON_INTEROP=1 pytest tests/interop`; see `support/installed_progra
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fakes.model_server import Answer, ModelServer, Text
-from support.agent_folders import AgentFolders, providers
+from fakes.model_server import ModelServer
+from support.agent_folders import AgentFolders, model, providers
+from support.agent_process import command_line
 from support.installed_programs import SHIM, node, npm_source, only_on_request, program, shim_environment
+from support.pigeon_serve import ServedConversations
 
 pytestmark = only_on_request
 DRIVER = Path(__file__).parent / "clients" / "prompt_loop.mjs"
-WORDS = ["one", "two", "three", "four"]
-# Long enough for a summary of them to be worth it.
-PROMPTS = [f"{word} {'and so on ' * 100}" for word in WORDS]
-# Each answer fills the context, so that a compaction follows each run.
-FULL = {"input_tokens": 199_500, "output_tokens": 10}
-SETTINGS = {
-    "compaction": {"keepRecentTokens": 20, "reserveTokens": 1000},
-    "retry": {"enabled": True, "maxRetries": 2, "baseDelayMs": 10, "provider": {"maxRetries": 0}},
-}
+CLIENT = ("@mariozechner/pi-coding-agent", "0.73.1")
+SETTINGS = {"compaction": {"keepRecentTokens": 50, "reserveTokens": 1000}, "retry": {"baseDelayMs": 1}}
+SMALL = [model("fake-1", contextWindow=10_000, maxTokens=1000)]
+LONG = "lorem ipsum dolor sit amet " * 40
+PROMPTS = [f"one {LONG}", f"two {LONG}", "three", "four"]
 
 
-class EchoingServer(ModelServer):
-    """Answers each prompt with its own words, and each request for a summary with one."""
-
-    def __init__(self, usage: dict[str, int], fails_first: bool = False) -> None:
-        super().__init__()
-        self._usage = usage
-        self._fails_first = fails_first
-        # The first word of each prompt, for each request, or "summary".
-        self.asked: list[str] = []
-
-    def next_answer(self, request: dict[str, Any], headers: dict[str, str]) -> Answer:
-        asked = first_word(request)
-        is_first = asked not in self.asked
-        self.asked.append(asked)
-        if asked == "summary":
-            return Answer(parts=[Text("THE SUMMARY")], usage={"input_tokens": 10, "output_tokens": 5})
-        if self._fails_first and is_first:
-            error = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
-            return Answer(parts=[], status=529, error=error)
-        return Answer(parts=[Text(f"answer to {asked}")], usage=self._usage)
-
-
-def first_word(request: dict[str, Any]) -> str:
-    """The first word of the last prompt in a request; "summary" if it asks for one."""
-    if not request.get("tools"):
-        return "summary"
-    content = next(one for one in reversed(request["messages"]) if one["role"] == "user")["content"]
-    return str(content if isinstance(content, str) else content[-1].get("text")).split()[0]
-
-
-def run_loop(folders: AgentFolders, server: ModelServer, cli: str, variables: dict[str, str], *words: str) -> Any:
-    """What each prompt of the loop came to."""
-    folders.configure(providers(server.url), SETTINGS)
-    client = npm_source("@mariozechner/pi-coding-agent", "0.73.1") / "dist" / "modes" / "rpc" / "rpc-client.js"
-    options = {
-        "cliPath": cli, "cwd": str(folders.work), "provider": "fake", "model": "fake-1", "args": list(words),
-    }  # fmt: skip
+def loop(folders: AgentFolders, cli: str, args: list[str], program: Path | None = None) -> list[dict[str, Any]]:
+    """What each prompt saw."""
+    options = {"cliPath": cli, "cwd": str(folders.work), "provider": "fake", "model": "fake-1", "args": args}
+    module = npm_source(*CLIENT) / "dist" / "modes" / "rpc" / "rpc-client.js"
     done = subprocess.run(
-        [node(), str(DRIVER), str(client), json.dumps(options), json.dumps(PROMPTS)],
-        env=variables,
+        [node(), str(DRIVER), str(module), json.dumps(options), json.dumps(PROMPTS)],
+        env=shim_environment(folders.environment()) | ({} if program is None else {"PIGEON_PROGRAM": str(program)}),
         capture_output=True,
         text=True,
         timeout=120,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    seen: list[dict[str, Any]] = json.loads(done.stdout)
+    return seen
 
 
-@pytest.mark.parametrize("dialect", ["pi", "pi-0.73"])
-@pytest.mark.parametrize("usage", [{}, FULL], ids=["nothing", "compaction"])
-def test_each_prompt_of_the_loop_gets_its_own_answer_as_with_the_original(
-    usage: dict[str, int], dialect: str, tmp_path: Path
-) -> None:
-    (*_, cli) = program("pi-0.73.1")
-    ours, original = AgentFolders(tmp_path / "ours"), AgentFolders(tmp_path / "original")
-    with EchoingServer(usage) as server:
-        expected = run_loop(original, server, cli, original.environment())
-    with EchoingServer(usage) as server:
-        seen = run_loop(ours, server, str(SHIM), shim_environment(ours.environment()), "--dialect", dialect)
-        assert ("summary" in server.asked) is (usage == FULL)
-    assert seen == expected == [f"answer to {word}" for word in WORDS]
+def prepare(folders: AgentFolders, server: ModelServer, follows: str) -> None:
+    folders.configure(providers(server.url, SMALL), SETTINGS)
+    server.answers("ok")
+    if follows == "retry":
+        server.fails(529, "Overloaded", kind="overloaded_error")
+    server.answers("ok", usage={"input_tokens": 9_500} if follows == "compaction" else None)
+    # As many as any agent asks for: pi 0.73.1 summarizes twice.
+    for _ in range(6):
+        server.answers("ok")
 
 
-@pytest.mark.parametrize("dialect", ["pi", "pi-0.73"])
-def test_no_prompt_of_the_loop_is_lost_while_an_answer_is_tried_again(dialect: str, tmp_path: Path) -> None:
-    # The original loses one of them, not always the same.
+def check(seen: list[dict[str, Any]]) -> None:
+    """Four prompts, four answers, each with its own."""
+    assert [(one["said"][-1], one["answer"], one["stopReason"]) for one in seen] == [
+        (prompt, "ok", "stop") for prompt in PROMPTS
+    ]
+
+
+def test_the_original_answers_each_prompt_of_its_client(tmp_path: Path) -> None:
     folders = AgentFolders(tmp_path)
-    with EchoingServer({}, fails_first=True) as server:
-        run_loop(folders, server, str(SHIM), shim_environment(folders.environment()), "--dialect", dialect)
-        assert list(dict.fromkeys(server.asked)) == WORDS
+    with ModelServer() as server:
+        prepare(folders, server, "compaction")
+        check(loop(folders, program("pi-0.73.1")[-1], []))
+
+
+@pytest.mark.parametrize("dialect", ["pi", "pi-0.73"])
+def test_so_does_ours_at_a_compaction(dialect: str, tmp_path: Path) -> None:
+    folders = AgentFolders(tmp_path)
+    with ModelServer() as server:
+        prepare(folders, server, "compaction")
+        check(loop(folders, str(SHIM), ["--dialect", dialect]))
+
+
+@pytest.mark.parametrize("dialect", ["pi", "pi-0.73"])
+def test_at_a_retry_the_next_prompt_has_its_own_answer(dialect: str, tmp_path: Path) -> None:
+    folders = AgentFolders(tmp_path)
+    with ModelServer() as server:
+        prepare(folders, server, "retry")
+        seen = loop(folders, str(SHIM), ["--dialect", dialect])
+    assert [one["said"][-1:] for one in seen] == [[prompt] for prompt in PROMPTS]
+    # This client takes the end of the failed attempt for that of its prompt.
+    assert [one["stopReason"] for one in seen] == ["stop", "error", "stop", "stop"]
+
+
+@pytest.mark.parametrize("dialect", ["pi", "pi-0.73"])
+def test_so_does_a_served_conversation(dialect: str, tmp_path: Path) -> None:
+    served = ServedConversations(tmp_path)
+    folders, attach = served.folders, tmp_path / "attach"
+    words = ["attach", f"unix:{served.socket}", "--new", str(folders.work), "--model", "fake/fake-1"]
+    attach.write_text(f"#!/bin/sh\nexec {shlex.join([*command_line(), *words, '--dialect', dialect])}\n")
+    attach.chmod(0o700)
+    try:
+        with ModelServer() as server:
+            prepare(folders, server, "compaction")
+            check(loop(folders, str(SHIM), [], attach))
+    finally:
+        served.stop()

@@ -143,3 +143,80 @@ async def test_after_closing_nothing_begins_and_the_state_stays() -> None:
         activity.begin_run()
     with pytest.raises(Refusal, match="The session is closing"):
         activity.begin_compaction(activity.claim_compaction())
+
+
+async def test_a_run_that_waits_takes_over_without_a_moment_of_rest() -> None:
+    activity = Activity("life")
+    activity.begin_run()
+    assert not activity.can_reserve_next_run, "nobody can take it for ended yet"
+    activity.allow_next_run()
+    assert activity.can_reserve_next_run
+    following = activity.reserve_next_run()
+    assert (following.run_id, activity.can_reserve_next_run) == ("life-2", False)
+    ended = activity.wait_for_end()
+    assert ended is not None
+    activity.end()
+    await ended
+    await following.wait_for_turn()
+    assert (activity.is_running, activity.run_id, activity.scope) == (True, "life-2", following.scope)
+    assert not activity.can_reserve_next_run
+    with pytest.raises(SessionBusy):
+        activity.begin_run()
+    activity.end()
+    assert not activity.is_busy
+
+
+async def test_who_aborts_waits_for_the_run_that_waits_too() -> None:
+    activity = Activity()
+    activity.begin_run()
+    activity.allow_next_run()
+    following = activity.reserve_next_run()
+    activity.cancel()
+    assert following.scope.cancelled
+    ended = asyncio.ensure_future(activity.wait_for_end() or asyncio.sleep(0))
+    activity.end()
+    await following.wait_for_turn()
+    assert not ended.done()
+    activity.end()
+    await ended
+
+
+async def test_a_reserved_run_can_be_given_up_before_and_in_its_turn() -> None:
+    activity = Activity()
+    activity.begin_run()
+    activity.allow_next_run()
+    activity.release_next_run(activity.reserve_next_run())
+    assert activity.can_reserve_next_run
+    following = activity.reserve_next_run()
+    activity.end()
+    assert activity.is_running
+    activity.release_next_run(following)
+    assert not activity.is_busy
+
+
+async def test_a_closed_session_begins_no_run_that_waits() -> None:
+    activity = Activity()
+    activity.begin_run()
+    activity.allow_next_run()
+    following = activity.reserve_next_run()
+    ended = activity.wait_for_end()
+    assert ended is not None
+    activity.close()
+    activity.end()
+    await ended
+    with pytest.raises(Aborted):
+        await following.wait_for_turn()
+    await activity.wait_until_idle()
+
+
+async def test_a_compaction_on_request_takes_the_place_of_another() -> None:
+    activity = Activity()
+    first = activity.begin_compaction(activity.claim_compaction())
+    second = activity.claim_compaction(replaces=True)
+    third = activity.claim_compaction(replaces=True)
+    assert first.cancelled
+    assert second.is_cancelled
+    activity.end()
+    with pytest.raises(Aborted):
+        activity.begin_compaction(second)
+    assert not activity.begin_compaction(third).cancelled

@@ -13,7 +13,7 @@ from pigeon.session.prompting import HostMessage
 from pigeon.wire.answers import Accepted
 from pigeon.wire.content import Attachment, ImageContent, ImageInput, text_of
 from pigeon.wire.errors import ABORTED_BEFORE, BadRecord, Refusal, SessionBusy
-from pigeon.wire.events import AgentSettled, MessageEnd, PromptResult, QueueUpdate, SessionSettled
+from pigeon.wire.events import AgentEnd, AgentSettled, MessageEnd, PromptResult, QueueUpdate, SessionSettled
 from pigeon.wire.messages import CustomMessage, UserMessage
 from support.model_requests import PNG
 from support.session_setup import MODEL, SessionSetup
@@ -253,3 +253,60 @@ async def test_a_user_message_of_an_extension_must_say_how_to_queue() -> None:
     prompt(setup, "go")
     with pytest.raises(SessionBusy):
         setup.session.prompting.deliver_user_message(UserMessage(content="x", timestamp=1), None)
+
+
+class Lingering(NoHooks):
+    """Extensions that keep a run from settling until `goes_on` is set; they cannot start the prompt "bad", and take
+    the prompt "theirs"."""
+
+    def __init__(self) -> None:
+        self.goes_on = asyncio.Event()
+
+    async def collect_continuations(self, outcome: Any) -> list[CustomMessage]:  # type: ignore[override]
+        await self.goes_on.wait()
+        return []
+
+    def transform_input(self, said: PromptInput) -> PromptInput | None:  # type: ignore[override]
+        return None if said.text == "theirs" else said
+
+    def collect_prompt_additions(self, prompt: UserMessage, system_prompt: Any) -> PromptAdditions:
+        if text_of(prompt.content) == "bad":
+            raise ValueError("no additions")
+        return PromptAdditions([])
+
+
+async def linger(hooks: Lingering) -> SessionSetup:
+    """A session whose run has shown its end and has not settled."""
+    setup = SessionSetup(says("one"), says("two"), hooks=hooks)
+    prompt(setup, "go")
+    await setup.until(lambda: bool(setup.heard.of(AgentEnd)))
+    return setup
+
+
+async def test_a_prompt_that_an_extension_takes_gives_its_place_back() -> None:
+    hooks = Lingering()
+    setup = await linger(hooks)
+    assert prompt(setup, "theirs").disposition == "handled"
+    assert prompt(setup, "again").disposition == "started"
+    with pytest.raises(SessionBusy):
+        prompt(setup, "one too many")
+    hooks.goes_on.set()
+    await setup.until(lambda: len(setup.heard.of(AgentSettled)) == 2)
+    said = [event.message for event in setup.heard.of(MessageEnd) if isinstance(event.message, UserMessage)]
+    assert [text_of(message.content) for message in said] == ["go", "again"]
+
+
+async def test_an_accepted_prompt_that_cannot_be_started_ends_with_the_reason_and_leaves_the_session_free() -> None:
+    hooks = Lingering()
+    setup = await linger(hooks)
+    assert prompt(setup, "bad", id="b").disposition == "started"
+    hooks.goes_on.set()
+    await setup.until(lambda: bool(setup.heard.of(SessionSettled)))
+    first, second = setup.heard.of(AgentSettled)
+    assert (first.reason, second.reason) == ("done", "error")
+    assert len(setup.heard.of(AgentEnd)) == 2
+    (result,) = (event for event in setup.heard.of(PromptResult) if event.id == "b")
+    assert (result.status, result.session_settled) == ("error", True)
+    assert not setup.session.activity.is_busy
+    assert prompt(setup, "again").disposition == "started"
+    await setup.until(lambda: len(setup.heard.of(AgentSettled)) == 3)

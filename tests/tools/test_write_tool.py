@@ -35,6 +35,14 @@ async def test_an_existing_file_is_replaced_with_its_mode(write: WriteTool, tmp_
     assert os.listdir(tmp_path) == ["run"]
 
 
+async def test_a_path_that_is_too_long_for_other_programs_is_refused_and_nothing_is_created(
+    write: WriteTool, tmp_path: Path
+) -> None:
+    path = "/".join(["d" * 200] * 30) + "/file"
+    assert "ENAMETOOLONG: name too long" in (await call_for_failure(write, path=path, content="x")).text
+    assert os.listdir(tmp_path) == []
+
+
 async def test_what_cannot_be_written_is_an_error(write: WriteTool, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "file").touch()

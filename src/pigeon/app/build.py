@@ -482,6 +482,7 @@ def _make_session_settings(
         tool_mode=settings.tool_execution,
         block_images=settings.images.block_images,
         keep_unreadable_images=options.keep_unreadable_images,
+        continues_after_failure=options.continues_after_failure,
         unattended=options.unattended,
         several_clients=options.several_clients,
         plan_is_seen=options.plans,

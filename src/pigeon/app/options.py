@@ -110,9 +110,11 @@ class AgentOptions(Struct, frozen=True, kw_only=True):
     # Whether several clients may show a question or work on a call: then each of them learns that it has ended.
     several_clients: bool = False
 
-    # Differences between dialects: the interrupt mode unless the settings name one, and the treatment of broken images.
+    # Differences between dialects: the interrupt mode unless the settings name one, the treatment of broken images, and
+    # whether queued messages follow a failed run at once.
     interrupt_mode: InterruptMode = "immediate"
     keep_unreadable_images: bool = True
+    continues_after_failure: bool = False
 
     @property
     def model_reference(self) -> str:
@@ -125,4 +127,5 @@ class AgentOptions(Struct, frozen=True, kw_only=True):
             self,
             interrupt_mode=dialect.default_interrupt_mode,
             keep_unreadable_images=dialect.keeps_unreadable_images,
+            continues_after_failure=dialect.continues_after_failure,
         )

@@ -62,6 +62,11 @@ class Dialect:
     keeps_unreadable_images: ClassVar[bool] = True
     # Row: refusals that clients know in other words, by their text.
     refusal_texts: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    continues_after_failure: ClassVar[bool] = False
+    # Commands that change something wait for each other, blank lines are skipped, and `abort` ends shell commands, too.
+    runs_commands_in_order: ClassVar[bool] = False
+    skips_blank_lines: ClassVar[bool] = False
+    abort_ends_bash: ClassVar[bool] = False
     # What is asked for a client that is connected to an agent elsewhere, since the dialect shows the answers first.
     asked_first: ClassVar[tuple[Command, ...]] = ()
 

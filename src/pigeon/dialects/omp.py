@@ -15,11 +15,11 @@ from msgspec.structs import replace
 
 from pigeon.dialects.approval_questions import to_approval_question
 from pigeon.dialects.base import Dialect, OutputLine, to_older_event, with_member, without_id
-from pigeon.wire.answers import Accepted, LocalOnly, Response, SlashCommand, State, success_response
+from pigeon.wire.answers import Accepted, BashResult, LocalOnly, Response, SlashCommand, State, success_response
 from pigeon.wire.base import ABSENT, Absent, Record
 from pigeon.wire.choices import DialectName
-from pigeon.wire.codec import encode
-from pigeon.wire.commands import Command, GetAvailableCommands
+from pigeon.wire.codec import convert, decode, encode
+from pigeon.wire.commands import NAMES, Bash, Command, GetAvailableCommands
 from pigeon.wire.dialogs import SelectRequest
 from pigeon.wire.errors import ABORTED_BEFORE, BUSY, ENTRY_MISSING
 from pigeon.wire.events import (
@@ -42,6 +42,7 @@ from pigeon.wire.events import (
 )
 from pigeon.wire.messages import Message
 
+ABORTED_BASH = "[Command cancelled]\n"
 _T = TypeVar("_T")
 
 
@@ -112,7 +113,29 @@ def tells_run_or_message_id(accepted: Accepted) -> bool:
     return not (isinstance(accepted.run_id, Absent) and isinstance(accepted.client_message_id, Absent))
 
 
-class Omp(OhMyPi):
+class WithCommandOrder(OhMyPi):
+    """What oh-my-pi and xcsh do with commands: one after another, `abort` for shell commands too."""
+
+    continues_after_failure: ClassVar[bool] = True
+    runs_commands_in_order: ClassVar[bool] = True
+    skips_blank_lines: ClassVar[bool] = True
+    abort_ends_bash: ClassVar[bool] = True
+
+    def to_answer_lines(self, response: Response) -> list[OutputLine]:
+        """Row: the output of an aborted shell command."""
+        if isinstance(response.data, BashResult) and response.data.cancelled:
+            response = replace(response, data=replace(response.data, output=ABORTED_BASH + response.data.output))
+        return super().to_answer_lines(response)
+
+    def convert_encoded_data(self, command: str, pieces: list[bytes]) -> list[bytes]:
+        """Row: the output of a shell command that was aborted in an agent elsewhere."""
+        if command != NAMES[Bash]:
+            return pieces
+        result = convert(decode(b"".join(pieces)), BashResult)
+        return [encode(replace(result, output=ABORTED_BASH + result.output))] if result.cancelled else pieces
+
+
+class Omp(WithCommandOrder):
     """The newest clients of oh-my-pi: a result for each accepted prompt, ids on messages and on every refusal."""
 
     name: ClassVar[DialectName] = "omp"

@@ -30,6 +30,7 @@ class PiLatest(Dialect):
     default_interrupt_mode: ClassVar[InterruptMode] = "wait"
     provisional_stop: ClassVar[str] = "pending"
     keeps_unreadable_images: ClassVar[bool] = False
+    continues_after_failure: ClassVar[bool] = True
 
     def __init__(self, version: str = "", emit_title: bool = False, deltas: bool = True) -> None:
         super().__init__(version, emit_title, deltas=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
 from pigeon.dialects.base import OutputLine
-from pigeon.dialects.omp import REFUSAL_TEXTS, OhMyPi
+from pigeon.dialects.omp import REFUSAL_TEXTS, WithCommandOrder
 from pigeon.wire.base import Record
 from pigeon.wire.choices import DialectName
 from pigeon.wire.codec import encode
@@ -15,7 +15,7 @@ from pigeon.wire.dialogs import SetTitleRequest
 from pigeon.wire.events import Outbound, Ready
 
 
-class Xcsh(OhMyPi):
+class Xcsh(WithCommandOrder):
     """The dialect of clients that were written for xcsh."""
 
     name: ClassVar[DialectName] = "xcsh"

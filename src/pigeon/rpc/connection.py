@@ -24,9 +24,10 @@ from pigeon.dialects.base import (
 )
 from pigeon.dialects.choice import switch_dialect
 from pigeon.rpc.lanes import MOST_IN_FLIGHT
+from pigeon.rpc.prompted_end import PromptedEnd
 from pigeon.transport.reader import DEFAULT_CAP
 from pigeon.wire import codec
-from pigeon.wire.answers import EventFilter, InputLimits, Response, Welcome
+from pigeon.wire.answers import Accepted, EventFilter, InputLimits, Response, Welcome
 from pigeon.wire.base import ABSENT, Absent, Record, value_or_default
 from pigeon.wire.choices import ALL_FEATURES, Feature
 from pigeon.wire.commands import Hello, SetEventFilter
@@ -81,6 +82,7 @@ class Connection:
         self._before_change: Callable[[], None] = lambda: None
         self._answers_hello = False
         self._hidden_denial: str | Absent = ABSENT
+        self._prompted_end = PromptedEnd()
 
     @property
     def dialect(self) -> Dialect:
@@ -169,6 +171,10 @@ class Connection:
 
     def _filter_event(self, event: Outbound) -> Outbound | None:
         """The event without what the client does not know or has not asked for; None if that is all of it."""
+        shown = self._prompted_end.to_shown_event(event)
+        if shown is None and "attribution" not in self._features:
+            return None
+        event = event if shown is None or "attribution" in self._features else shown
         if event.dialects is not None and self._dialect.name not in event.dialects:
             return None
         if event.feature is not None and event.feature not in self._features:
@@ -221,6 +227,8 @@ class Connection:
         # The answer to `hello` itself has the same form in every dialect.
         is_hello, self._answers_hello = self._answers_hello, False
         data = response.data
+        if isinstance(data, Accepted) and data.disposition == "started":
+            self._prompted_end.on_accepted()
         if isinstance(data, EncodedData):
             lines = self._mask_lines(self._dialect.to_answer_lines(replace(response, data=ABSENT)))
             pieces = self._dialect.convert_encoded_data(response.command, data.pieces) if lines else []

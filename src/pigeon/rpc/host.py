@@ -126,7 +126,7 @@ class Host:
             channel.answers, self._connection, channel.events, merges=not session.dependencies.settings.reproducible
         )
         self._commands = CommandRunner({"session": session, "connection": self._connection}, self.handlers)
-        self._server = Server(self._commands, self._outbox)
+        self._server = Server(self._commands, self._outbox, lambda: self._connection.dialect)
         self._ending: asyncio.Future[None] | None = None
         self._warm = warm
         if not shows_dialogs:

@@ -143,7 +143,7 @@ class Relay:
         self._connection = Connection(dialect)
         self._outbox = Outbox(sink, self._connection)
         self._commands = RemoteCommands(write, self._connection.answer_own, self._track_and_adapt_answer)
-        self._server = Server(self._commands, self._outbox)
+        self._server = Server(self._commands, self._outbox, lambda: self._dialect)
         self._in_run = False
         self._last_answer: AssistantMessage | None = None
         self._prompts = OpenPromptIds()

@@ -6,11 +6,13 @@ import asyncio
 import sys
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
+from typing import Any
 
+from pigeon.dialects.base import Dialect
+from pigeon.rpc.command_order import CommandOrder, CommandTaker
 from pigeon.rpc.command_reader import RefusedLine, make_line_refusal, read_frame
 from pigeon.rpc.connection import EncodedData
-from pigeon.rpc.lanes import PROMPTS, Finish
+from pigeon.rpc.lanes import PROMPTS
 from pigeon.rpc.outbox import LongAnswer, Outbox
 from pigeon.transport.reader import Frame
 from pigeon.wire.answers import failure_response, success_response
@@ -18,22 +20,17 @@ from pigeon.wire.base import ABSENT
 from pigeon.wire.commands import NAMES, Command
 from pigeon.wire.errors import UNEXPECTED, BadRecord, Refusal, text_for_host
 
-
-class CommandTaker(Protocol):
-    """Runs commands: here (`rpc/lanes.py`), or elsewhere (`rpc/relay.py`)."""
-
-    def submit(self, command: Command, finish: Finish, taken: Callable[[Any], Any]) -> None:
-        """Run a command; `finish` is called exactly once with its answer or its failure."""
-        ...
-
-    async def wait_until_drained(self) -> None: ...
+PLAIN = Dialect()
 
 
 class Server:
     """Accepts frames as they arrive, and answers commands as they finish."""
 
-    def __init__(self, commands: CommandTaker, outbox: Outbox) -> None:
-        self._commands = commands
+    def __init__(self, commands: CommandTaker, outbox: Outbox, dialect: Callable[[], Dialect] = lambda: PLAIN) -> None:
+        """`dialect` returns what the host speaks now, which decides how commands are read and in which order they
+        run."""
+        self._dialect = dialect
+        self._commands = CommandOrder(commands, dialect)
         self._outbox = outbox
         self._frames: deque[Frame] = deque()
         self._begun = asyncio.Event()
@@ -69,6 +66,8 @@ class Server:
             await self._outbox.wait_for_room()
 
     def _process_frame(self, frame: Frame) -> None:
+        if self._dialect().skips_blank_lines and _is_blank(frame):
+            return
         for item in read_frame(frame):
             if isinstance(item, RefusedLine):
                 self._send_refusal(item)
@@ -111,6 +110,10 @@ class Server:
                 self._outbox.send_answer(response)
         elif not command.silent:
             self._outbox.send_answer(success_response(name, ABSENT if command.answer is None else data, command.id))
+
+
+def _is_blank(frame: Frame) -> bool:
+    return isinstance(frame, bytes) and not frame.strip()
 
 
 def _log_and_describe_error(error: BaseException) -> str:

@@ -53,6 +53,10 @@ BEHAVIOUR_ROWS: dict[str, tuple[str, Callable[[Session, Dialect, Dialect], None]
         "Clients of some dialects count on a prompt's data that is no image going to the model as it is",
         lambda session, before, after: session.engine.set_keep_unreadable_images(after.keeps_unreadable_images),
     ),
+    "continues_after_failure": (
+        "Newer clients count on queued messages being answered after a failed run, older ones on their being kept",
+        lambda session, before, after: session.engine.set_continues_after_failure(after.continues_after_failure),
+    ),
 }
 BUSY = "hello changes the format of events, so it is refused during a run; send it first, or between runs"
 

@@ -174,8 +174,10 @@ class CommandMethods(ABC):
         """`get_fork_messages` under its other name."""
     async def get_entries(self, *, since: str | None = None) -> Entries:
         """Session entries in the order they were appended."""
-    async def get_tree(self) -> Tree:
-        """All entries of the session as a tree."""
+    async def get_tree(self, *, flat: bool | None = None) -> Tree:
+        """All entries of the session as a tree, which nests as deep as the conversation is long. With `flat` the
+        same nodes come in one list, parents first, each with empty `children`.
+        """
     async def navigate_tree(
         self,
         entry_id: str,
@@ -449,8 +451,10 @@ class SyncCommandMethods(ABC):
         """`get_fork_messages` under its other name."""
     def get_entries(self, *, since: str | None = None) -> Entries:
         """Session entries in the order they were appended."""
-    def get_tree(self) -> Tree:
-        """All entries of the session as a tree."""
+    def get_tree(self, *, flat: bool | None = None) -> Tree:
+        """All entries of the session as a tree, which nests as deep as the conversation is long. With `flat` the
+        same nodes come in one list, parents first, each with empty `children`.
+        """
     def navigate_tree(
         self,
         entry_id: str,

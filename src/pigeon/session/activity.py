@@ -5,6 +5,9 @@ idle -> running -> idle          a run, from acceptance of a prompt to settlemen
         running <-> compacting   automatic compaction inside a run
 idle -> compacting -> idle       requested compaction
 any  -> closing                  the process ends
+
+A prompt that comes while a run has something left to do, although its host has seen an end, waits for the next place
+(`NextRun`): the run that follows takes over without a moment in which the session is idle.
 """
 
 from __future__ import annotations
@@ -37,6 +40,30 @@ class CompactionClaim:
         self._cancelled = True
 
 
+class NextRun:
+    """A run that begins when the current one has ended; an abort in between reaches it, too. `run_id` is its id, and
+    `wait_for_turn` returns when it has begun."""
+
+    def __init__(self, run_id: str) -> None:
+        self.run_id = run_id
+        self.scope = Scope()
+        self._turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def wait_for_turn(self) -> None:
+        """Raises `Aborted` if the session was closed instead."""
+        await self._turn
+
+    @property
+    def has_begun(self) -> bool:
+        return self._turn.done() and self._turn.exception() is None
+
+    def begin(self) -> None:
+        self._turn.set_result(None)
+
+    def refuse(self) -> None:
+        self._turn.set_exception(Aborted())
+
+
 class Activity:
     def __init__(self, life_id: str | None = None) -> None:
         """`life_id` is the prefix of the ids of its runs."""
@@ -47,6 +74,8 @@ class Activity:
         self._runs = 0
         self._ended: asyncio.Future[None] | None = None
         self._claim: CompactionClaim | None = None
+        self._next_run: NextRun | None = None
+        self._allows_next_run = False
         self._after_run: list[Callable[[], object]] = []
         self._idle = asyncio.Event()
         self._idle.set()
@@ -79,14 +108,39 @@ class Activity:
             raise Refusal(COMPACTING_TEXT)
         if self._owner is not None:
             raise SessionBusy
-        scope = self._begin_activity("run", "running")
+        return self._begin_run(Scope())
+
+    def _begin_run(self, scope: Scope) -> Scope:
+        self._begin_activity("run", "running", scope)
         self._runs += 1
+        self._allows_next_run = False
         return scope
 
-    def claim_compaction(self) -> CompactionClaim:
+    def allow_next_run(self) -> None:
+        """From here on a host may take the session for idle: one prompt is accepted, and waits for the true end."""
+        self._allows_next_run = True
+
+    @property
+    def can_reserve_next_run(self) -> bool:
+        """True if a host may take the session for idle, and no other prompt and no compaction comes next."""
+        return self.is_running and self._allows_next_run and self._next_run is None and self._claim is None
+
+    def reserve_next_run(self) -> NextRun:
+        """Reserve the run after this one; `can_reserve_next_run` was True."""
+        self._next_run = NextRun(f"{self._life_id}-{self._runs + 1}")
+        return self._next_run
+
+    def release_next_run(self, following: NextRun) -> None:
+        """Give up a reserved run, which may have begun meanwhile."""
+        if self._next_run is following:
+            self._next_run = None
+        elif following.has_begun:
+            self.end()
+
+    def claim_compaction(self, *, replaces: bool = False) -> CompactionClaim:
         """Stop the current work and come next: from here on no prompt is accepted. `begin_compaction` takes up the
-        claim."""
-        if self._claim is not None or self._owner == "compaction":
+        claim. With `replaces`, it stops another compaction or navigation, too."""
+        if not replaces and (self._claim is not None or self._owner == "compaction"):
             raise Refusal("A compaction is already in progress")
         self.cancel()
         self._claim = CompactionClaim()
@@ -98,17 +152,18 @@ class Activity:
             self._claim = None
         if claim.is_cancelled:
             raise Aborted
-        return self._begin_activity("compaction", "compacting")
+        return self._begin_activity("compaction", "compacting", Scope())
 
-    def _begin_activity(self, owner: ActivityOwner, state: ActivityState) -> Scope:
+    def _begin_activity(self, owner: ActivityOwner, state: ActivityState, scope: Scope) -> Scope:
         if self._state == "closing":
             raise Refusal("The session is closing")
         self._owner = owner
         self._state = state
-        self._scope = Scope()
-        self._ended = asyncio.get_running_loop().create_future()
+        self._scope = scope
+        if self._ended is None or self._ended.done():
+            self._ended = asyncio.get_running_loop().create_future()
         self._idle.clear()
-        return self._scope
+        return scope
 
     @contextmanager
     def pausing_run(self, state: Literal["retrying", "compacting"]) -> Iterator[None]:
@@ -132,25 +187,37 @@ class Activity:
             action()
 
     def end(self) -> None:
-        """End the current work, after the actions that were deferred to its end."""
+        """End the current work, after the actions that were deferred to its end. A prompt that waits takes over."""
         try:
             while self._after_run:
                 self._after_run.pop(0)()
         finally:
-            if self._state != "closing":
-                self._state = "idle"
+            following, self._next_run = self._next_run, None
             self._owner = None
             self._scope = None
-            if self._ended is not None and not self._ended.done():
+            # Who has aborted both waits for the end of both.
+            ends_both = following is not None and following.scope.cancelled and self._state != "closing"
+            if self._ended is not None and not self._ended.done() and not ends_both:
                 self._ended.set_result(None)
-            self._idle.set()
+            if self._state != "closing":
+                self._state = "idle"
+            if following is None:
+                self._idle.set()
+            elif self._state == "closing":
+                following.refuse()
+                self._idle.set()
+            else:
+                self._begin_run(following.scope)
+                following.begin()
 
     def cancel(self) -> None:
-        """Stop the current work and a claimed compaction; both end soon after."""
+        """Stop the current work and what comes next, a compaction or a prompt; all of it ends soon after."""
         if self._claim is not None:
             self._claim.cancel()
         if self._scope is not None:
             self._scope.cancel()
+        if self._next_run is not None:
+            self._next_run.scope.cancel()
 
     def wait_for_end(self) -> Awaitable[None] | None:
         """Waits for the end of the current work, but of nothing that begins later; None if idle."""

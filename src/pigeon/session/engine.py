@@ -22,13 +22,14 @@ from pigeon.session.context.system_prompt import SystemPrompt
 from pigeon.session.dependencies import Dependencies
 from pigeon.session.hooks import wait_for_run_result
 from pigeon.session.policies.all import RunPolicies
-from pigeon.session.policies.policy import RunPolicy, RunStart
+from pigeon.session.policies.policy import RunEnd, RunPolicy, RunStart
 from pigeon.session.policies.run_limits import RunLimits
-from pigeon.session.queue import MessageQueue
+from pigeon.session.queue import MessageQueue, OpenPrompt
 from pigeon.session.retry import Retry
 from pigeon.session.run_owner import SessionRunOwner
-from pigeon.session.settlement import Settlement
+from pigeon.session.settlement import Settlement, make_prompt_error
 from pigeon.wire.errors import Refusal
+from pigeon.wire.events import AgentEnd, AgentStart, Outbound
 from pigeon.wire.messages import CustomMessage
 from pigeon.wire.steering import Limits
 
@@ -61,6 +62,7 @@ class Engine:
         self._aborts = 0
         self._has_recovered = False
         self._was_denied = False
+        self._continues_after_failure = settings.continues_after_failure
         self._syncing: asyncio.Future[None] | None = None
 
     # Called by commands
@@ -93,6 +95,22 @@ class Engine:
         # Behind the run's first step, which sends the request.
         for callback in self._dependencies.run_callbacks:
             loop.call_soon(callback)
+
+    def expect_run(self) -> None:
+        """A prompt was accepted whose run begins when the current one has ended."""
+        self._settlement.expect_run()
+
+    async def end_unstarted_run(self, scope: Scope, prompt: OpenPrompt, problem: str) -> None:
+        """End the run of an accepted prompt that cannot be started, with the reason."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._settlement.add_run(task)
+        run_id = self.activity.run_id
+        for event in (AgentStart(), AgentEnd(messages=[], will_retry=False)):
+            self._dependencies.bus.post(event)
+        if self.activity.scope is scope:
+            self.activity.end()
+        await self._settlement.announce_end(None, RunEnd(problem=problem), False, False, [prompt], run_id)
 
     def abort(self) -> Awaitable[None] | None:
         """Stop the current work at once; awaiting the result waits for its end. Queues are kept."""
@@ -142,6 +160,10 @@ class Engine:
         """Whether a prompt's data that is no image goes to the model as it is; dialects differ."""
         self._owner.set_keep_unreadable_images(keep)
 
+    def set_continues_after_failure(self, continues: bool) -> None:
+        """Whether queued messages follow a run that has failed; dialects differ."""
+        self._continues_after_failure = continues
+
     def warm_up(self) -> None:
         """Load the code and read the files that the first request needs while there is time."""
         import_module("pigeon.agent.run")
@@ -169,16 +191,22 @@ class Engine:
         await self._compact_if_full(scope)
         result = await self._run_with_retries(scope, opening)
         while not scope.cancelled and not self.policies.has_ended_run:
-            if not result.has_failed and len(self._queue):
+            if self._can_continue_after(result) and self._queue.has_deliverable:
                 if not self.policies.try_continue_run():
                     break
+                if result.has_failed:
+                    self._queue.prompts.mark_delivered_failed(make_prompt_error(result))
                 result = await self._run_with_retries(scope, (), resumes=True)
             elif more := await self._collect_continuations(result, scope):
                 result = await self._run_with_retries(scope, more)
-            elif result.has_failed or not len(self._queue):
+            elif not (self._can_continue_after(result) and self._queue.has_deliverable):
                 # Nothing is awaited from here to the end: what is queued later finds that the run is over.
                 break
         return result
+
+    def _can_continue_after(self, result: RunResult) -> bool:
+        """Whether queued messages follow this run; those of a failed one may have to wait for the next prompt."""
+        return not result.has_failed or (self._continues_after_failure and result.answer.stop_reason == "error")
 
     async def _run_with_retries(self, scope: Scope, opening: Sequence[Spoken], resumes: bool = False) -> RunResult:
         """One run, retried as far as its failures allow; afterwards there is room for the next one."""
@@ -197,13 +225,17 @@ class Engine:
 
         given = self._dependencies
         provider, gate = self.policies.wrap_provider(given.provider), self.policies.wrap_gate(given.gate)
-        run = Run(
-            provider, self._owner, self._queue, given.bus.publish, scope, given.now, gate, given.settings.tool_mode
-        )
+        mode, publish = given.settings.tool_mode, self._publish_run_event
+        run = Run(provider, self._owner, self._queue, publish, scope, given.now, gate, mode)
         result = await run.run(opening, resumes=resumes)
         if result.denied is not None:
             self._was_denied = result.denied
         return result
+
+    def _publish_run_event(self, event: Outbound) -> Awaitable[None]:
+        if isinstance(event, AgentEnd):
+            self.activity.allow_next_run()
+        return self._dependencies.bus.publish(event)
 
     async def _try_prepare_rerun(self, result: RunResult, scope: Scope) -> bool:
         """Pause before a retry, or make room after an overflow; returns whether to run again."""

@@ -33,9 +33,9 @@ class HistoryChanges:
         self._enter_branch = enter_branch
 
     def compact(self, instructions: str | Absent = ABSENT) -> Awaitable[Compacted]:
-        """Summarize the history; the current work is stopped before this returns."""
+        """Summarize the history; the current work, even another compaction, is stopped before this returns."""
         self._transcript.journal.claim_and_reload_file()
-        return self._compact(self._activity.claim_compaction(), instructions)
+        return self._compact(self._activity.claim_compaction(replaces=True), instructions)
 
     def navigate(self, entry_id: str, options: NavigationOptions) -> Awaitable[Navigated]:
         """Go to another place in the tree; the current work is stopped before this returns."""
@@ -64,8 +64,9 @@ class HistoryChanges:
 
     async def _wait_and_begin_claimed(self, claim: CompactionClaim) -> Scope:
         ended = self._activity.wait_for_end()
-        if ended is not None:
+        while ended is not None:
             await ended
+            ended = None if claim.is_cancelled else self._activity.wait_for_end()
         try:
             return self._activity.begin_compaction(claim)
         except Aborted:

@@ -15,16 +15,17 @@ from msgspec.structs import replace
 
 from pigeon.agent.interfaces import Spoken
 from pigeon.agent.scope import Scope
+from pigeon.session.activity import NextRun
 from pigeon.session.context.system_prompt import SystemPrompt
 from pigeon.session.dependencies import Dependencies, ServerContent
 from pigeon.session.engine import Engine
-from pigeon.session.hooks import HookResult, PromptInput, T, wait_for_result
+from pigeon.session.hooks import HookResult, PromptAdditions, PromptInput, T, wait_for_result, wait_for_run_result
 from pigeon.session.queue import MessageQueue, OpenPrompt, QueuedMessage
 from pigeon.wire.answers import Accepted, QueueItem, QueueKind, SlashCommand
 from pigeon.wire.base import ABSENT, Absent, Json
 from pigeon.wire.commands import StreamingBehavior
 from pigeon.wire.content import Attachment, ImageContent, ImageInput, TextContent, UserBlock, user_blocks
-from pigeon.wire.errors import ABORTED_BEFORE, Aborted, Refusal, SessionBusy
+from pigeon.wire.errors import ABORTED_BEFORE, Aborted, Refusal, SessionBusy, text_for_host
 from pigeon.wire.events import MessageEnd, MessageStart
 from pigeon.wire.messages import Acceptance, CustomMessage, Disposition, UserMessage
 from pigeon.wire.steering import Limits, describe_limit
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from pigeon.session.policies.final_answer import FinalAnswer
 
 NOTHING_NAMED = ServerContent()
+NO_ADDITIONS = PromptAdditions([])
 HANDLED = Acceptance(disposition="handled", digest="")
 DeliverAs = Literal["steer", "followUp", "nextTurn"]
 NO_MODEL = (
@@ -85,6 +87,9 @@ class Prompting:
     A run is reserved before `prompt` returns, so a second prompt in the same write is refused, unless an extension
     handles it. Extensions are awaited afterwards; if there is nothing to wait for, the run has started when `prompt`
     returns.
+
+    Many hosts send the next prompt at `agent_end`, although a compaction, another attempt or a continuation follows.
+    Such a prompt is accepted and begins the next run. What is queued after it is kept for that run.
     """
 
     def __init__(
@@ -100,6 +105,7 @@ class Prompting:
         self._queue = queue
         self._system_prompt = system_prompt
         self._commands: set[asyncio.Future[bool]] = set()
+        self._launches: set[asyncio.Future[None]] = set()
         self._next_turn: list[CustomMessage] = []
         self._client_messages: ClientMessages | None = None
 
@@ -115,6 +121,10 @@ class Prompting:
             return self._remember_acceptance(given, HANDLED)
         if self._activity.is_running:
             if isinstance(behavior, Absent):
+                if self._activity.can_reserve_next_run:
+                    blocks = user_blocks(given.text, given.images, given.attachments)
+                    self._check_can_run()
+                    return start_eagerly(self._accept_for_next_run(given, blocks, self._activity.reserve_next_run()))
                 return start_eagerly(self._handle_while_busy(given))
             if given.final_answer is not None:
                 raise Refusal(NOT_QUEUED)
@@ -150,16 +160,21 @@ class Prompting:
         elif self._activity.is_running:
             self._queue.add(message, "followUp" if deliver_as == "followUp" else "steering")
         else:
-            self._engine.start_run([message], self._reserve_run())
+            self._start_own_run(message)
 
     def deliver_user_message(self, message: UserMessage, deliver_as: Literal["steer", "followUp"] | None) -> None:
         """Send an extension's prompt in the user's name; during a run it raises unless it states how to queue."""
         if not self._activity.is_running:
-            self._engine.start_run([message], self._reserve_run())
+            self._start_own_run(message)
         elif deliver_as is None:
             raise SessionBusy
         else:
             self._queue.add(message, "followUp" if deliver_as == "followUp" else "steering")
+
+    def _start_own_run(self, message: Spoken) -> None:
+        """Start a run that no host has asked for, so that hosts take the session for idle."""
+        self._engine.start_run([message], self._reserve_run())
+        self._activity.allow_next_run()
 
     def list_commands(self) -> list[SlashCommand]:
         """The slash commands that a message may begin with."""
@@ -188,16 +203,21 @@ class Prompting:
     def _reserve_run(self) -> Scope:
         """The scope of a new run; raises if the session is busy, if the limits of the conversation are used up, or if
         there is no model."""
-        limits = self._engine.limits
         scope = self._activity.begin_run()
-        if limits.active and (reached := limits.find_exhausted_limit()) is not None:
+        try:
+            self._check_can_run()
+        except Refusal:
             self._activity.end()
-            raise Refusal(f"{describe_limit(reached)}, in this conversation. {OTHER_LIMITS}", code="limit")
-        models = self._dependencies.models
-        if (problem := models.problem) or models.model is None:
-            self._activity.end()
-            raise Refusal(problem or NO_MODEL.format(models_file=self._dependencies.models_file))
+            raise
         return scope
+
+    def _check_can_run(self) -> None:
+        """Raise if the limits of the conversation are used up, or if there is no model."""
+        limits, models = self._engine.limits, self._dependencies.models
+        if limits.active and (reached := limits.find_exhausted_limit()) is not None:
+            raise Refusal(f"{describe_limit(reached)}, in this conversation. {OTHER_LIMITS}", code="limit")
+        if (problem := models.problem) or models.model is None:
+            raise Refusal(problem or NO_MODEL.format(models_file=self._dependencies.models_file))
 
     async def _start_prompt(
         self, given: HostMessage, blocks: list[UserBlock], behavior: StreamingBehavior | None, scope: Scope
@@ -209,11 +229,62 @@ class Prompting:
                 return self._remember_acceptance(given, HANDLED)
             return await self._launch_run(given, message, scope)
 
+    async def _accept_for_next_run(self, given: HostMessage, blocks: list[UserBlock], following: NextRun) -> Accepted:
+        """Accept a prompt that runs when the agent is free; its place is reserved."""
+        self._queue.hold_new_messages()
+        try:
+            message = await self._prepare_message(given, blocks, None, following.scope)
+        except BaseException as error:
+            self._give_up_next_run(following)
+            if isinstance(error, Aborted):
+                raise Refusal(ABORTED_BEFORE) from None
+            raise
+        if message is None:
+            self._give_up_next_run(following)
+            return self._remember_acceptance(given, HANDLED)
+        accepted = Acceptance(disposition="started", digest=given.digest, run_id=following.run_id)
+        if not isinstance(given.client_id, Absent):
+            message = replace(message, client_message_id=given.client_id, accepted=accepted)
+        self._queue.promise_next_prompt(message)
+        self._engine.expect_run()
+        launch = asyncio.ensure_future(self._launch_in_turn(given, message, following))
+        self._launches.add(launch)
+        launch.add_done_callback(self._launches.discard)
+        return self._remember_acceptance(given, accepted)
+
+    def _give_up_next_run(self, following: NextRun) -> None:
+        self._queue.release_held_messages()
+        self._activity.release_next_run(following)
+
+    async def _launch_in_turn(self, given: HostMessage, message: UserMessage, following: NextRun) -> None:
+        """Start the run of an accepted prompt in its turn. One that was aborted meanwhile runs too, and ends at once:
+        its host waits for that end."""
+        try:
+            await following.wait_for_turn()
+        except Aborted:
+            return
+        self._queue.release_held_messages()
+        scope = following.scope
+        additions = NO_ADDITIONS
+        try:
+            if not scope.cancelled:
+                asked = self._hooks.collect_prompt_additions(message, self._system_prompt.text)
+                additions = await wait_for_run_result(asked, scope, NO_ADDITIONS)
+            self._start_prompted_run(given, message, scope, additions)
+        except Exception as error:
+            await self._engine.end_unstarted_run(scope, OpenPrompt(given.id), text_for_host(error))
+
     async def _launch_run(self, given: HostMessage, message: UserMessage, scope: Scope) -> Accepted:
         """Collect additions of extensions and start the run."""
         asked = self._hooks.collect_prompt_additions(message, self._system_prompt.text)
         additions = await _wait_for_hook(asked, scope)
         message, accepted = self._attach_acceptance(given, message, "started")
+        self._start_prompted_run(given, message, scope, additions)
+        return self._remember_acceptance(given, accepted)
+
+    def _start_prompted_run(
+        self, given: HostMessage, message: UserMessage, scope: Scope, additions: PromptAdditions
+    ) -> None:
         opening: list[Spoken] = [message, *self._next_turn, *additions.messages]
         policies = () if given.final_answer is None else (given.final_answer,)
         self._engine.start_run(opening, scope, additions.system_prompt, policies, given.limits)
@@ -221,7 +292,6 @@ class Prompting:
         prompt = OpenPrompt(given.id, given.final_answer is not None)
         prompt.mark_delivered()
         self._queue.prompts.add(prompt)
-        return self._remember_acceptance(given, accepted)
 
     @contextmanager
     def _releasing_on_failure(self) -> Iterator[None]:

@@ -4,7 +4,7 @@ the accepted prompts that have not ended, whether they wait here or are part of 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 
 from msgspec import Struct
 
@@ -41,15 +41,20 @@ class OpenPrompt:
     """An accepted prompt of the host: the id of its command, whether it wants an output, and whether the model has seen
     it."""
 
-    __slots__ = ("delivered", "id", "wants_output")
+    __slots__ = ("delivered", "error", "id", "wants_output")
 
     def __init__(self, id: Json | Absent = ABSENT, wants_output: bool = False) -> None:
         self.id = id
         self.wants_output = wants_output
         self.delivered = False
+        self.error: PromptError | Absent = ABSENT
 
     def mark_delivered(self) -> None:
         self.delivered = True
+
+    def mark_failed(self, error: PromptError) -> None:
+        """Its run failed, and goes on with what was queued after it."""
+        self.error = error
 
 
 class OpenPrompts:
@@ -67,10 +72,17 @@ class OpenPrompts:
         """Add an accepted prompt, which starts a run or waits in the queue."""
         self._open.append(prompt)
 
-    def pop_all(self) -> list[OpenPrompt]:
-        """Remove the prompts that end now; the caller posts their results."""
-        taken, self._open = self._open, []
+    def pop_all(self, kept: Container[OpenPrompt] = ()) -> list[OpenPrompt]:
+        """Remove the prompts that end now, all but those to keep; the caller posts their results."""
+        taken = [prompt for prompt in self._open if prompt not in kept]
+        self._open = [prompt for prompt in self._open if prompt in kept]
         return taken
+
+    def mark_delivered_failed(self, error: PromptError) -> None:
+        """The prompts that the model has seen so far have failed, whatever becomes of the others."""
+        for prompt in self._open:
+            if prompt.delivered and isinstance(prompt.error, Absent):
+                prompt.mark_failed(error)
 
     def post_results(
         self,
@@ -84,15 +96,18 @@ class OpenPrompts:
         """Post the results of removed prompts; a prompt that the model never saw is not completed."""
         for prompt in prompts:
             ended: PromptStatus = "aborted" if status == "completed" and not prompt.delivered else status
+            has_failed_before = not isinstance(prompt.error, Absent)
+            if has_failed_before:
+                ended = "error"
             self._post(
                 PromptResult(
                     id=prompt.id,
                     agent_invoked=prompt.delivered,
                     status=ended,
                     session_settled=settled,
-                    error=error if ended == "error" else ABSENT,
+                    error=(prompt.error or error) if ended == "error" else ABSENT,
                     run_id=run_id,
-                    output=output if prompt.wants_output else ABSENT,
+                    output=output if prompt.wants_output and not has_failed_before else ABSENT,
                 )
             )
 
@@ -118,7 +133,12 @@ class QueuedMessage:
         self.id = id
         self.kind: QueueKind = kind
         self.prompt = prompt
+        self.is_held = False
         self.set_message(message)
+
+    def hold(self, held: bool) -> None:
+        """Keep the message for the next run, or no longer."""
+        self.is_held = held
 
     def set_message(self, message: Spoken) -> None:
         """Replace the message to deliver."""
@@ -155,6 +175,8 @@ class MessageQueue:
         self._items: dict[str, QueuedMessage] = {}
         self._taken: set[str] = set()
         self._saying: QueuedMessage | None = None
+        self._holds_new = False
+        self._promised: KeptMessage | None = None
         self._steering_mode = settings.steering_mode
         self._follow_up_mode = settings.follow_up_mode
         self._interrupt_mode = settings.interrupt_mode
@@ -165,9 +187,14 @@ class MessageQueue:
         return len(self._items)
 
     def kept_messages(self) -> list[KeptMessage]:
-        """The waiting messages, preceded by the one being delivered, which may not be recorded yet."""
+        """The waiting messages, preceded by the one being delivered, which may not be recorded yet, and with the prompt
+        that begins the next run in its place."""
         saying = [] if self._saying is None else [self._saying]
-        return [KeptMessage(item.id, item.kind, item.message) for item in (*saying, *self._items.values())]
+        items = (*saying, *sorted(self._items.values(), key=lambda item: item.is_held))
+        kept = [KeptMessage(item.id, item.kind, item.message) for item in items]
+        if self._promised is not None:
+            kept.insert(sum(not item.is_held for item in items), self._promised)
+        return kept
 
     def restore(self, messages: Iterable[KeptMessage]) -> None:
         """Queue messages that an earlier process accepted, and announce them."""
@@ -181,6 +208,7 @@ class MessageQueue:
     def put(self, item: QueuedMessage) -> None:
         """Like `add` for an item; a prompt of the host ends with the run that takes it out of the queue."""
         self._check_room(item.size, len(self._items) + 1)
+        item.hold(self._holds_new)
         self._items[item.id] = item
         self._announce()
         if item.prompt is not None:
@@ -265,7 +293,27 @@ class MessageQueue:
 
     def should_interrupt(self) -> bool:
         """True if a queued steering message skips tool calls that have not started."""
-        return self._interrupt_mode == "immediate" and any(item.kind == "steering" for item in self._items.values())
+        return self._interrupt_mode == "immediate" and bool(self._list_deliverable("steering"))
+
+    @property
+    def has_deliverable(self) -> bool:
+        """True if a message waits that is not kept for the next run."""
+        return any(not item.is_held for item in self._items.values())
+
+    def hold_new_messages(self) -> None:
+        """Keep what is queued from here on for the next run: a prompt that was sent before it begins that run."""
+        self._holds_new = True
+
+    def promise_next_prompt(self, message: Spoken) -> None:
+        """The prompt that begins the next run was accepted: a process that takes over has to know it."""
+        self._promised = KeptMessage(self._new_id(), "followUp", message)
+
+    def release_held_messages(self) -> None:
+        """The next run has begun, or will not begin."""
+        self._holds_new = False
+        self._promised = None
+        for item in self._items.values():
+            item.hold(False)
 
     def peek_steering(self) -> list[QueuedItem]:
         """The steering messages to deliver now, by their mode."""
@@ -293,11 +341,14 @@ class MessageQueue:
         """The prompts that end with the run; messages it has not delivered can be removed again."""
         self._taken.clear()
         self._saying = None
-        return self.prompts.pop_all()
+        return self.prompts.pop_all([item.prompt for item in self._items.values() if item.is_held and item.prompt])
 
     def _next_items(self, kind: QueueKind, mode: QueueMode) -> list[QueuedItem]:
-        waiting: list[QueuedItem] = [item for item in self._items.values() if item.kind == kind]
+        waiting = self._list_deliverable(kind)
         return waiting if mode == "all" else waiting[:1]
+
+    def _list_deliverable(self, kind: QueueKind) -> list[QueuedItem]:
+        return [item for item in self._items.values() if item.kind == kind and not item.is_held]
 
     def _announce(self) -> None:
         size = sum(item.text_size for item in self._items.values())

@@ -93,6 +93,7 @@ class SessionSettings(Struct, frozen=True, kw_only=True):
     tool_mode: ToolMode = "ordered"
     block_images: bool = False
     keep_unreadable_images: bool = True
+    continues_after_failure: bool = False
     unattended: bool = False
     several_clients: bool = False
     plan_is_seen: bool = False

@@ -33,10 +33,17 @@ class Settlement:
         self._prompts = prompts
         self._runs: set[asyncio.Task[None]] = set()
         self._unsettled = 0
+        self._has_expected_run = False
+
+    def expect_run(self) -> None:
+        """A prompt was accepted whose run is the next to start."""
+        self._unsettled += 1
+        self._has_expected_run = True
 
     def add_run(self, run: asyncio.Task[None]) -> None:
         """Add a started run; `announce_end` ends it."""
-        self._unsettled += 1
+        self._unsettled += not self._has_expected_run
+        self._has_expected_run = False
         self._runs.add(run)
         run.add_done_callback(self._runs.discard)
 
@@ -106,6 +113,11 @@ def _prompt_error(result: RunResult | None, end: RunEnd, reason: EndReason, prob
         return PromptError(message=DENIED, retryable=False)
     if not isinstance(problem, Absent):
         return PromptError(message=problem, retryable=False)
+    return make_prompt_error(result)
+
+
+def make_prompt_error(result: RunResult | None) -> PromptError:
+    """What a prompt is told of a failed run."""
     if result is None or isinstance(result.answer.error_message, Absent):
         return PromptError(message="The run ended in an error", retryable=False)
     answer, failure = result.answer, result.failure

@@ -101,10 +101,13 @@ class HeldPath:
     def open_folder(self, make: bool = False) -> int:
         """The descriptor of the folder that contains `name`, which stays ours; missing folders can be created.
 
-        Raises `OSError` if there is none, or if there is a link by now.
+        Raises `OSError` if there is none, or if there is a link by now. Nothing is created at a path that is too long
+        for other programs, although a descriptor reaches it.
         """
         if self._folder is None:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF), self.place)
+        if make and len(os.fsencode(self.place)) >= os.pathconf("/", "PC_PATH_MAX"):
+            raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), self.place)
         while len(self._rest) > 1:
             if make:
                 with suppress(FileExistsError):

@@ -29,6 +29,7 @@ MOST_LEVELS = 200
 MOST_VALUES = 100_000
 ENDED_EARLY = "Unexpected end of JSON input"
 _INFINITE = (float("inf"), float("-inf"))
+_MOST_DIGITS = 4300
 # A text or a whole number that needs no further parsing.
 _PLAIN = r'("[^"\\\x00-\x1f]{0,200}"|-?(?:0|[1-9]\d{0,17}))'
 _STRING = re.compile(rb'"[^"]*"?')
@@ -60,6 +61,23 @@ def _tolerant_decoder() -> JSONDecoder:
     return JSONDecoder(parse_constant=_refuse_constant, parse_float=_parse_float)
 
 
+@cache
+def _stored_decoder() -> JSONDecoder:
+    from json import JSONDecoder
+
+    return JSONDecoder(parse_constant=_refuse_constant, parse_float=_number_or_none, parse_int=_number_or_none)
+
+
+def _number_or_none(text: str) -> int | float | None:
+    # No number of so many digits is finite elsewhere, and Python takes long to read one.
+    if len(text) > _MOST_DIGITS and text.lstrip("-").isdigit():
+        return None
+    try:
+        return int(text) if text.lstrip("-").isdigit() else _parse_float(text)
+    except ValueError:
+        return None
+
+
 def decode(data: bytes | str) -> Any:
     """One JSON value; raises only `BadRecord`."""
     try:
@@ -70,6 +88,15 @@ def decode(data: bytes | str) -> Any:
         raise BadRecord("the JSON is nested too deeply") from None
     except (msgspec.DecodeError, ValueError) as error:
         return _decode_tolerantly(data, str(error))
+
+
+def decode_stored(data: bytes) -> Any:
+    """One JSON value of a file that any program may have written: a number that is too large for other programs is
+    null, as it is for them. Raises only `BadRecord`."""
+    try:
+        return decode(data)
+    except BadRecord:
+        return _decode_with(_stored_decoder(), data.decode("utf-8", "replace"))
 
 
 def parse_outer_members(beginning: bytes, ending: bytes = b"") -> dict[str, Json]:
@@ -127,8 +154,12 @@ def _decode_tolerantly(data: bytes | str, reason: str) -> Any:
     text = data if isinstance(data, str) else data.decode("utf-8", "replace")
     if "\\u" not in text:
         raise BadRecord(_without_path_syntax(reason))
+    return _decode_with(_tolerant_decoder(), text)
+
+
+def _decode_with(decoder: JSONDecoder, text: str) -> Any:
     try:
-        return _tolerant_decoder().decode(text)
+        return decoder.decode(text)
     except RecursionError:
         raise BadRecord("the JSON is nested too deeply") from None
     except ValueError as error:

@@ -1,19 +1,21 @@
-// The simplest loop with the client that pi itself ships: one prompt after the other, each sent at the end of the one
-// before. Usage: node prompt_loop.mjs MODULE SETTINGS PROMPTS. Prints what each prompt came to as one JSON array.
+// The simple loop of pi's own client: the next prompt as soon as the previous one has ended. What each prompt saw is
+// printed as JSON.
 const [module, settings, prompts] = process.argv.slice(2);
 const { RpcClient } = await import(module);
 const client = new RpcClient(JSON.parse(settings));
-await client.start();
 const seen = [];
+const text = (message) => [message.content].flat().map((block) => block.text ?? block).join("");
+
+await client.start();
 for (const prompt of JSON.parse(prompts)) {
-  try {
-    const events = await client.promptAndWait(prompt, undefined, 15000);
-    const ends = events.filter((event) => event.type === "message_end" && event.message.role === "assistant");
-    const last = ends.at(-1)?.message;
-    seen.push(last?.errorMessage ?? last?.content.map((block) => block.text ?? "").join("") ?? "no answer");
-  } catch (error) {
-    seen.push(`failed: ${error.message.split("\n")[0]}`);
-  }
+  const events = await client.promptAndWait(prompt, undefined, 20000);
+  const ended = events.filter((event) => event.type === "message_end").map((event) => event.message);
+  const last = ended.filter((message) => message.role === "assistant").at(-1);
+  seen.push({
+    said: ended.filter((message) => message.role === "user").map(text),
+    answer: last && text(last),
+    stopReason: last?.stopReason,
+  });
 }
 await client.stop();
-process.stdout.write(JSON.stringify(seen));
+console.log(JSON.stringify(seen));

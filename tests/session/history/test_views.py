@@ -176,6 +176,36 @@ def test_a_chain_of_any_length_is_a_tree_and_a_list() -> None:
     assert len(json.loads(b"".join(encode_entries(chain, None)))["entries"]) == count
 
 
+def test_a_number_that_is_too_large_loses_neither_its_message_nor_the_page() -> None:
+    """Programs without numbers of any length write null in its place."""
+    call = {"type": "toolCall", "id": "t", "name": "read", "arguments": {"path": "n", "big": "BIG", "far": "FAR"}}
+    message = codec.encode(assistant_message()).replace(b'"content":[]', b'"content":[' + codec.encode(call) + b"]")
+    raw = b'{"type":"message","id":"a","parentId":null,"timestamp":"1","message":' + message + b"}"
+    found = line_from_bytes(raw.replace(b'"BIG"', b"-" + b"9" * 10_000).replace(b'"FAR"', b"1e999"))
+    assert found is not None
+    assert found.message is not None
+    (block,) = found.message.content
+    assert block.arguments == {"path": "n", "big": None, "far": None}  # type: ignore[union-attr]
+    assert found.to_plain()["message"]["content"] == [{**call, "arguments": {"path": "n", "big": None, "far": None}}]
+    assert b"9" * 10_000 in found.raw, "the file stays as it is"
+
+
+def test_a_flat_tree_has_the_same_nodes_in_one_list() -> None:
+    journal = empty_journal()
+    ids = [journal.append_message(user(name)).id for name in ("a", "b", "c")]
+    journal.append(LabelEntry, target_id=ids[1], label="here")
+    flat = json.loads(b"".join(encode_tree(journal.lines, "leaf", flat=True)))["tree"]
+    nested = tree_of(journal.lines)
+    for node in flat:
+        (other,) = nested
+        assert node == {**other, "children": []}
+        nested = other["children"]
+    assert nested == []
+    chain = [line(str(at), str(at - 1) if at else None) for at in range(5_000)]
+    assert len(json.loads(b"".join(encode_tree(chain, None, flat=True)))["tree"]) == 5_000
+    assert b"".join(encode_tree([], None, flat=True)) == b'{"tree":[],"leafId":null}'
+
+
 def test_pieces_have_the_shape_of_the_declared_answers() -> None:
     journal = empty_journal()
     journal.append_message(user("a"))

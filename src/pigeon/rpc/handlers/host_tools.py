@@ -38,7 +38,7 @@ def host_tool_update(cmd: HostToolUpdate, s: Session) -> None:
 @handles(HostToolResult)
 def host_tool_result(cmd: HostToolResult, s: Session) -> None:
     """Only answered if no open call has this id while others are open."""
-    s.host_tools.on_result(cmd.id, cmd.result, cmd.is_error is True)
+    s.host_tools.on_result(cmd.id, cmd.result, cmd.is_error is True or cmd.result.is_error is True)
 
 
 @handles(SetHostServices)

@@ -82,7 +82,7 @@ def get_entries(cmd: c.GetEntries, s: Session) -> LongAnswer:
 
 @handles(c.GetTree)
 def get_tree(cmd: c.GetTree, s: Session) -> LongAnswer:
-    return LongAnswer(encode_tree(_current_entries(s.journal.lines), s.journal.leaf_id))
+    return LongAnswer(encode_tree(_current_entries(s.journal.lines), s.journal.leaf_id, flat=cmd.flat is True))
 
 
 def _current_entries(lines: list[EntryLine], start: int = 0) -> Iterator[EntryLine]:

@@ -95,7 +95,7 @@ class EntryLine(msgspec.Struct, gc=False, eq=False, rename=_NAMES.get):
 
     def to_plain(self) -> Any:
         """The line as dicts and lists."""
-        return codec.decode(self.raw)
+        return codec.decode_stored(self.raw)
 
 
 _lines = msgspec.json.Decoder(EntryLine)
@@ -138,7 +138,7 @@ def _to_valid_utf8(raw: bytes) -> bytes:
 def _parse_outline(raw: bytes) -> EntryLine | None:
     """An entry of an unknown shape, which still has its place in the tree."""
     try:
-        plain = codec.decode(raw)
+        plain = codec.decode_stored(raw)
     except BadRecord:
         return None
     if not isinstance(plain, dict) or not isinstance(plain.get("type"), str):
@@ -159,9 +159,10 @@ def _text_or_empty(value: Any) -> str:
 
 
 def _parse_leniently(raw: bytes) -> Entry | None:
-    """The record of a line that another program wrote slightly differently: a lone surrogate, null for content."""
+    """The record of a line that another program wrote slightly differently: a lone surrogate, null for content, a
+    number that is too large."""
     try:
-        plain = codec.decode(raw)
+        plain = codec.decode_stored(raw)
         message = plain.get("message")
         if isinstance(message, dict):
             content = message.get("content")

@@ -147,8 +147,9 @@ def encode_list(items: Iterable[bytes]) -> Iterator[bytes]:
     yield b"]" if before == b"," else b"[]"
 
 
-def encode_tree(lines: Iterable[EntryLine], leaf_id: str | None) -> Iterator[bytes]:
-    """The answer of `get_tree`: roots with their children, each list by time; an orphan is a root."""
+def encode_tree(lines: Iterable[EntryLine], leaf_id: str | None, flat: bool = False) -> Iterator[bytes]:
+    """The answer of `get_tree`: roots with their children, each list by time; an orphan is a root. A `flat` one lists
+    the same nodes in the same order, all without children."""
     labels: dict[str, LabelEntry] = {}
     nodes: dict[str, EntryLine] = {}
     for line in lines:
@@ -171,12 +172,15 @@ def encode_tree(lines: Iterable[EntryLine], leaf_id: str | None) -> Iterator[byt
             children[line.parent_id] = line if there is None else [there, line]
         yield b""
     yield b'{"tree":'
-    yield from _encode_nodes(roots, children, labels)
+    yield from _encode_nodes(roots, children, labels, flat)
     yield b',"leafId":' + codec.encode(leaf_id) + b"}"
 
 
 def _encode_nodes(
-    roots: list[EntryLine], children: dict[str, EntryLine | list[EntryLine]], labels: dict[str, LabelEntry]
+    roots: list[EntryLine],
+    children: dict[str, EntryLine | list[EntryLine]],
+    labels: dict[str, LabelEntry],
+    flat: bool,
 ) -> Iterator[bytes]:
     """The nodes as nested JSON. `closings` has the closing text of each open node; `lists` the open lists of several
     nodes, each with the number of nodes open around it."""
@@ -194,8 +198,12 @@ def _encode_nodes(
             lists.pop()
         while isinstance(node, EntryLine):
             yield comma + b'{"entry":' + codec.encode(node.to_host_json()) + b',"children":['
-            comma = b""
-            closings.append(b"]" + _encode_label(labels.get(node.id)) + b"}")
+            closing = b"]" + _encode_label(labels.get(node.id)) + b"}"
+            if flat:
+                yield closing
+            else:
+                closings.append(closing)
+            comma = b"," if flat else b""
             node = children.get(node.id)
         if node is not None:
             lists.append((len(closings), iter(sorted(node, key=_timestamp_of))))

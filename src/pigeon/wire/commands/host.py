@@ -106,10 +106,12 @@ class HostTool(Record, kw_only=True):
 
 
 class HostToolOutcome(Record, kw_only=True):
-    """What a host reports about a call, in progress or finished; blocks other than text and images become text."""
+    """What a host reports about a call, in progress or finished; blocks other than text and images become text. A
+    finished one with `isError` has failed, as in results of MCP."""
 
     content: list[Json]
     details: Json | Absent = ABSENT
+    is_error: Annotated[Json | Absent, Intended(bool | Absent)] = ABSENT
 
 
 class SetHostTools(Command, tag="set_host_tools", kw_only=True):

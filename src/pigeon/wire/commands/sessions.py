@@ -101,12 +101,14 @@ class GetEntries(Command, tag="get_entries", kw_only=True):
 
 
 class GetTree(Command, tag="get_tree", kw_only=True):
-    """All entries of the session as a tree."""
+    """All entries of the session as a tree, which nests as deep as the conversation is long. With `flat` the same nodes
+    come in one list, parents first, each with empty `children`."""
 
     lane = "beside"
     answer = answers.Tree
     required_scope = "read"
     effect = "reads"
+    flat: bool | Absent = ABSENT
 
 
 class NavigateTree(Command, tag="navigate_tree", kw_only=True):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fakes.model_server import Call, Gate, ModelServer, Text, Thinking
+from fakes.model_server import Call, Gate, ModelServer, Text, Thinking, said_in
 from support.browser import ALT, EDIT, NEEDS_BROWSER, PARSER, PHONE, Browser, ServedPigeon, Tab
 from support.installed_programs import npm_source
 
@@ -114,6 +114,14 @@ def test_a_run_is_steered_queued_for_and_stopped_by_the_keyboard(tab: Tab, model
     tab.press("Escape")
     tab.wait_until_settled()
     tab.shows("aborted", "#entries")
+    # What waited for the work that was stopped is given back; it does not follow the next message.
+    tab.lacks("#queue li")
+    assert tab.ask("document.getElementById('message').value") == "later, please"
+    models.answers("Something else.")
+    tab.ask("document.getElementById('message').value = ''")
+    tab.send_message("begin anew")
+    tab.wait_until_settled()
+    assert ("user", "later, please") not in said_in(models.requests[-1])
 
 
 def test_the_live_text_is_what_the_record_becomes(tab: Tab, models: ModelServer) -> None:

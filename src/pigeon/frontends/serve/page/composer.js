@@ -173,10 +173,17 @@ export class Composer {
     }
   }
 
+  // Messages that wait were meant for the work that is stopped: they come back into the box, or they would follow the
+  // next message.
   async stop() {
-    if (!this.conversation?.running) return;
+    const conversation = this.conversation;
+    if (!conversation?.running) return;
     byId("stop").disabled = true;
-    try { await this.conversation.ask("abort"); } catch (error) { notice(error.message, { kind: "error" }); }
+    try {
+      const waiting = conversation.queue.length ? await conversation.ask("clear_queue") : null;
+      if (waiting && this.conversation === conversation) this._addText(...waiting.steering, ...waiting.followUp);
+      await conversation.ask("abort");
+    } catch (error) { notice(error.message, { kind: "error" }); }
     byId("stop").disabled = false;
     if (!typing()) this.focus();
   }
@@ -402,7 +409,11 @@ export class Composer {
 
   async _takeBack(item) {
     if (!(await this._queued("remove_queued", item))) return;
-    this.setText([this.box.value, item.text].filter(Boolean).join("\n"));
+    this._addText(item.text);
     this.focus();
+  }
+
+  _addText(...texts) {
+    this.setText([this.box.value, ...texts].filter(Boolean).join("\n"));
   }
 }
