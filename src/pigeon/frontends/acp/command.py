@@ -133,6 +133,7 @@ class _Beginner:
             session=beginning.session,
             fork=beginning.fork,
             no_session=beginning.unsaved,
+            attended=True,
         )
         if beginning.unsaved:
             # The reader is only asked about models and files, so no extension of the user is run.
