@@ -9,11 +9,11 @@ from pigeon.wire.base import value_or_default
 from pigeon.wire.dialogs import ConfirmRequest, EditorRequest, InputRequest, SelectRequest
 
 PERMISSION_CHOICES = (
-    Choice("allow", "Yes, this once", "y"),
-    Choice("always", "Yes, for this session", "a"),
-    Choice("deny", "No", "n"),
+    Choice("allow", "Yes, once"),
+    Choice("always", "Yes, for this session"),
+    Choice("deny", "No"),
 )
-YES_OR_NO = (Choice("yes", "Yes", "y"), Choice("no", "No", "n"))
+YES_OR_NO = (Choice("yes", "Yes"), Choice("no", "No"))
 
 
 class HostQuestions:
@@ -41,9 +41,7 @@ class HostQuestions:
         if isinstance(request, SelectRequest):
             choices = [Choice(option, option) for option in request.options]
             seconds = _to_seconds(value_or_default(request.timeout, None))
-            return await self._view.ask(
-                ChoiceQuestion(request.title, choices, search=len(choices) > 9, seconds=seconds)
-            )
+            return await self._view.ask(ChoiceQuestion(request.title, choices, seconds=seconds))
         if isinstance(request, InputRequest):
             seconds = _to_seconds(value_or_default(request.timeout, None))
             return await self._view.ask(
