@@ -28,7 +28,8 @@ class HostQuestions:
         about = f" {main_argument(request.arguments)}" if request.diff else ""
         title = f"Allow {request.tool_name}{about}?"
         detail = "" if request.text == title else request.text.removeprefix(f"Allow {request.tool_name}: ")
-        question = ChoiceQuestion(title, PERMISSION_CHOICES, detail=detail, diff=request.diff or "")
+        choices = [one for one in PERMISSION_CHOICES if one.value != "always" or request.can_allow_always]
+        question = ChoiceQuestion(title, choices, detail=detail, diff=request.diff or "")
         answer = await self._view.ask(question)
         return "allow" if answer == "allow" else "always" if answer == "always" else "deny"
 
