@@ -27,9 +27,13 @@ STARTING = """(async () => {
   return shown; })()"""
 
 
-def test_a_page_without_a_key_explains_how_to_get_a_model_and_offers_the_demo(tmp_path: Path, browser: Browser) -> None:
+def test_a_page_without_a_key_explains_how_to_get_a_model_and_offers_the_demo(tmp_path: Path) -> None:
     folders = AgentFolders(tmp_path)
-    with PigeonServer(folders, "--root", str(folders.work)) as server:
+    # A browser of its own: cookies of two servers of one machine replace each other.
+    with (
+        PigeonServer(folders, "--root", str(folders.work)) as server,
+        Browser(tmp_path / "chromium") as browser,
+    ):
         session = server.call("POST", "/api/sessions", {"cwd": str(folders.work)})["id"]
         Tab(browser, server, link=True)
         tab = Tab(browser, server, session, PHONE)
