@@ -139,7 +139,7 @@ def record(folder: Path) -> list[Moment]:
         chat.type(ENTER)
         chat.until(lambda text: "Yes, for this session" in text and "read numbers_of.py" in text)
         moments.append(Moment(drawn(chat.raw), 4.0))
-        chat.type("y")
+        chat.type(ENTER)
         chat.until("everything else is as it was")
         chat.until(lambda text: "Esc stops it" not in text)
         moments.append(Moment(drawn(chat.raw), 7.0))

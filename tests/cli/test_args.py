@@ -24,7 +24,7 @@ SWITCHES = [
     "--continue", "-c", "--no-session", "--no-tools", "-nt", "--no-builtin-tools", "-nbt", "--no-extensions", "-ne",
     "--no-skills", "-ns", "--no-prompt-templates", "-np", "--no-context-files", "-nc", "--approve", "-a",
     "--no-approve", "-na", "--drain", "--offline", "--print", "-p", "--verbose", "--no-themes", "--no-title",
-    "--plain", "--no-rules", "--no-ui", "--unattended", "--sandbox-network", "--plans",
+    "--plain", "--no-rules", "--no-ui", "--attended", "--unattended", "--sandbox-network", "--plans",
     "--no-lsp", "--no-pty", "--no-mcp", "--help", "-h", "--version", "-v",
 ]  # fmt: skip
 LONG = {

@@ -101,6 +101,19 @@ def test_no_answer_in_time_is_a_no(start: Start, server: ModelServer) -> None:
     host.ask("get_state")
 
 
+@proves("permission.attended")
+def test_with_a_person_a_question_has_the_time_limit_of_the_settings_or_none(start: Start, server: ModelServer) -> None:
+    host = start("--attended", settings=ASK)
+    assert "timeoutMs" not in host.ask("get_permissions")
+    begun = calls(host, server, Call("bash", {"command": "echo hi"}))
+    request = question(host, begun)
+    assert "timeout" not in request
+    reply(host, request, value="Allow once")
+    assert results(host, begun) == [(False, "hi\n")]
+    host.ask("set_permissions", permissions={"timeoutMs": 5000})
+    assert host.ask("get_permissions")["timeoutMs"] == 5000
+
+
 @proves("permission.deny")
 def test_a_denied_call_is_an_error_result_and_asks_nobody(
     start: Start, folders: AgentFolders, server: ModelServer

@@ -151,3 +151,5 @@ def test_the_shortest_time_to_answer_counts() -> None:
     assert layers_of({"ask": ["bash"]}).timeout_ms == 120_000
     both = replace(layers_of({"timeoutMs": 500}), host=parse_host_rules({"timeoutMs": 90}, "yolo"))
     assert both.timeout_ms == 90
+    assert PermissionLayers(timeout_unless_set=None).timeout_ms is None
+    assert replace(both, timeout_unless_set=None).timeout_ms == 90

@@ -99,6 +99,12 @@ async def test_no_answer_in_time_and_no_reason_are_a_no(agent: InProcessAgent) -
     assert "there was no answer" in agent.results()[1]
 
 
+async def test_with_a_person_the_way_out_is_asked_about_without_a_time_limit(agent: InProcessAgent) -> None:
+    agent.configure(replies=[leaving(agent.home / "new"), "Done."])
+    await agent.start(sandbox="workspace", attended=True)
+    assert "timeout" not in await answer_dialog(agent, "Deny")
+
+
 async def test_without_a_sandbox_the_argument_does_not_exist(agent: InProcessAgent) -> None:
     agent.configure(replies=[leaving(agent.work / "new"), "Done."])
     built = await agent.start()

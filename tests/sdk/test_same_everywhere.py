@@ -29,7 +29,11 @@ async def test_events_and_answers_are_the_same_in_all_ways(tmp_path: Path) -> No
             {"error": {"message": "it broke"}},
         )
         made.settings(retry={"enabled": False})
-        asking = {"tools": [population], "on_permission": lambda request: True, "permissions": {"ask": ["write"]}}
+        asking = {
+            "tools": [population],
+            "on_permission": lambda request: True,
+            "permissions": {"ask": ["write"], "timeoutMs": 60_000},
+        }
         async with made.start(**asking) as agent:
             events = [event async for event in agent.prompt("go")]
             failed = await agent.run("again")

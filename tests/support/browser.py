@@ -383,15 +383,15 @@ class Tab(BrowserPage):
         """One key; a letter or digit, or one of `KEYS`."""
         code = f"Digit{name}" if name.isdigit() else f"Key{name.upper()}"
         shown = "" if modifiers & ALT else name
-        key, code, number, text = KEYS.get(name, (name, code if name.isalnum() else "", ord(name.upper()[0]), shown))
+        number = ord(name.upper()[0]) if name.isalnum() or name == " " else 0
+        key, code, number, text = KEYS.get(name, (name, code if name.isalnum() else "", number, shown))
         about = {"key": key, "code": code, "windowsVirtualKeyCode": number, "modifiers": modifiers}
         self.call("Input.dispatchKeyEvent", type="keyDown", **about, **({"text": text} if text else {}))
         self.call("Input.dispatchKeyEvent", type="keyUp", **about)
 
-    def answer(self, number: str, modifiers: int = 0) -> None:
-        """The number key of an option, once the question takes keys."""
-        self.until("document.querySelector('.question:not(.fresh)')")
-        self.press(number, modifiers)
+    def answer(self, number: int) -> None:
+        """Click an answer of the first question, once it takes clicks."""
+        self.click(f".question:not(.fresh) [data-choice='{number}']")
 
     def send_message(self, text: str) -> None:
         """Write a message and send it."""

@@ -372,7 +372,7 @@ class _Builder:
     def _build_permissions(self, transcript: Transcript, tools: AgentTools, extending: Gate | None) -> AgentPermissions:
         options = self._options
         return AgentPermissions(
-            HostPermissions(options.permissions, options.approval_mode, options.unattended),
+            HostPermissions(options.permissions, options.approval_mode, options.unattended, options.attended),
             self._environment,
             self._layers,
             self._reports,

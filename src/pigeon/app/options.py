@@ -98,6 +98,9 @@ class AgentOptions(Struct, frozen=True, kw_only=True):
     # Whether there is no person to ask: then questions are denied at once, and the prompt states that.
     unattended: bool = False
 
+    # Whether a person answers questions: then a question about permission waits for them, unless the setting limits it.
+    attended: bool = False
+
     # Whether the model verifies its work before a run ends; `None` does so for unattended agents. The settings decide.
     finish_gate: bool | None = None
 

@@ -78,6 +78,7 @@ GROUPS: dict[str, list[Row]] = {
         ("--sandbox-network", "", "with --sandbox, let commands use the network"),
         ("--approve -a", "", "trust this project's files, for this process only"),
         ("--no-approve -na", "", "do not trust this project's files"),
+        ("--attended", "", "a person answers: questions about permission wait, unless permissions.timeoutMs is set"),
         ("--unattended", "", "nobody is there to ask: deny what needs approval, and verify the work at the end"),
     ],
     "Limits of the conversation": [
@@ -328,6 +329,7 @@ def _to_agent_options(found: argparse.Namespace, flags: dict[str, bool | str]) -
         limits=_parse_limits(found),
         drain=found.drain,
         unattended=found.unattended,
+        attended=found.attended,
         record=found.record,
     )
 

@@ -35,11 +35,13 @@ if TYPE_CHECKING:
 
 
 class HostPermissions(Struct, frozen=True):
-    """The host's requests at the start of the agent: rules as JSON, as a file path or parsed, and a mode."""
+    """The host's requests at the start of the agent: rules as JSON, as a file path or parsed, a mode, and whether
+    questions are denied at once (`unattended`) or wait without a time limit (`attended`)."""
 
     rules: str | Mapping[str, Any] | None = None
     approval_mode: ApprovalMode = "yolo"
     unattended: bool = False
+    attended: bool = False
 
 
 class SessionParts(Struct, frozen=True, kw_only=True):
@@ -97,10 +99,15 @@ class AgentPermissions:
             self._leaving = SandboxExitGate(self._ask, self._timeout_ms, self._asked_for.unattended)
         return self._leaving if self._gate is None else chain_gates([self._gate, self._leaving])
 
-    def _timeout_ms(self) -> int:
-        from pigeon.permissions.rules import PermissionLayers
+    def _timeout_ms(self) -> int | None:
+        return self._current_layers().timeout_ms
 
-        return (self._layers or PermissionLayers()).timeout_ms
+    def _current_layers(self) -> PermissionLayers:
+        """The rules in force; without any, layers that are empty."""
+        from pigeon.permissions.rules import ASK_MS, PermissionLayers
+
+        unless_set = None if self._asked_for.attended else ASK_MS
+        return self._layers or PermissionLayers(timeout_unless_set=unless_set)
 
     def use_folder(self, cwd: str, trusted: bool, harmless: bool) -> None:
         """Read the rules in the settings for this folder, and at the first call also those of the host.
@@ -117,7 +124,9 @@ class AgentPermissions:
         from pigeon.permissions.rules import build_layers, describe_unknown_tools
 
         layers = build_layers(given[0], given[1], mode, reports.add_startup_warning, settings.doubts)
-        layers = replace(layers, host=self._parse_asked_host_rules() if self._layers is None else self._layers.host)
+        before = self._current_layers()
+        host = self._parse_asked_host_rules() if self._layers is None else before.host
+        layers = replace(layers, host=host, timeout_unless_set=before.timeout_unless_set)
         for problem in describe_unknown_tools(layers, [tool.spec.name for tool in self._session.toolset.all_tools()]):
             reports.add_startup_problem(problem)
         self._use_layers(layers)
@@ -134,17 +143,15 @@ class AgentPermissions:
 
     def set_host_rules(self, rules: Json) -> None:
         """Replace the rules of the host, from the next call on; raises `Refusal`. The approval mode stays."""
-        from pigeon.permissions.rules import PermissionLayers, parse_host_rules
+        from pigeon.permissions.rules import parse_host_rules
 
         host = parse_host_rules(rules, self._host_mode)
-        self._use_layers(replace(self._layers or PermissionLayers(), host=host))
+        self._use_layers(replace(self._current_layers(), host=host))
 
     def set_host_mode(self, mode: ApprovalMode) -> None:
         """Set the host's approval mode from the next call on; its rules stay."""
-        from pigeon.permissions.rules import PermissionLayers
-
         self._host_mode = mode
-        layers = self._layers or PermissionLayers()
+        layers = self._current_layers()
         self._use_layers(replace(layers, host=replace(layers.host, mode=mode)))
 
     def list_session_allowances(self) -> list[SessionAllowance]:
@@ -160,9 +167,8 @@ class AgentPermissions:
     def current_permissions(self) -> Permissions:
         """The rules and modes in force, by source, and the allowances of the session."""
         from pigeon.permissions.gate import describe_permissions
-        from pigeon.permissions.rules import PermissionLayers
 
-        return describe_permissions(self._layers or PermissionLayers(), self.list_session_allowances())
+        return describe_permissions(self._current_layers(), self.list_session_allowances())
 
     def make_concealment_test(self, tool: str) -> Callable[[str], bool]:
         """A test for real paths that a search of the working directory by this tool must not show under the current
@@ -193,7 +199,7 @@ class AgentPermissions:
 
         self._gate = chain_gates([gate for gate in (self._asking, self._extending) if gate is not None])
 
-    async def _ask(self, question: PermissionQuestion, timeout_ms: int) -> PermissionOutcome:
+    async def _ask(self, question: PermissionQuestion, timeout_ms: int | None) -> PermissionOutcome:
         from pigeon.permissions.gate import outcome_of
 
         call = question.call
@@ -205,7 +211,7 @@ class AgentPermissions:
                 id=id,
                 title=question.title,
                 options=list(question.options),
-                timeout=timeout_ms,
+                timeout=ABSENT if timeout_ms is None else timeout_ms,
                 tool_call_id=call.id,
                 tool_name=call.name,
                 args=question.arguments,

@@ -32,7 +32,7 @@ from pigeon.system.files import run_in_thread
 from pigeon.system.paths import PathResolver
 from pigeon.tools.catalog import WRITE
 from pigeon.wire.answers import Permissions, SessionAllowance, SourceRules
-from pigeon.wire.base import Json
+from pigeon.wire.base import ABSENT, Json
 from pigeon.wire.content import ToolCall
 from pigeon.wire.dialogs import ALLOW_ALWAYS, ALLOW_ONCE, APPROVE, DENY
 from pigeon.wire.errors import Aborted, CallDenied, ToolFailed
@@ -64,8 +64,13 @@ class PermissionQuestion(Struct, frozen=True):
     options: tuple[str, ...] = OPTIONS
 
 
-# Asks the host within a time in ms, and returns the outcome.
-Ask = Callable[[PermissionQuestion, int], Awaitable[PermissionOutcome]]
+# Asks the host within a time in ms, or without limit, and returns the outcome.
+Ask = Callable[[PermissionQuestion, int | None], Awaitable[PermissionOutcome]]
+
+
+async def ask_within(ask: Ask, question: PermissionQuestion, timeout_ms: int | None) -> PermissionOutcome:
+    """The outcome of a question; raises `TimeoutError` if asking takes longer than the time that it was given."""
+    return await asyncio.wait_for(ask(question, timeout_ms), None if timeout_ms is None else timeout_ms / 1000 + 1)
 
 
 def outcome_of(value: object) -> PermissionOutcome:
@@ -198,7 +203,7 @@ class PermissionGate:
                 arguments=prepared.arguments,
                 diff=diff,
             )
-            outcome = await asyncio.wait_for(self._ask(question, timeout_ms), timeout_ms / 1000 + 1)
+            outcome = await ask_within(self._ask, question, timeout_ms)
         except (Aborted, asyncio.CancelledError):
             raise
         except Exception as error:
@@ -228,7 +233,7 @@ def describe_permissions(rules: PermissionLayers, allowed: list[SessionAllowance
     return Permissions(
         default=strictest_verdict(source.default for source in rules.all_sources),
         approval_mode=strictest_mode(source.mode for source in rules.all_sources),
-        timeout_ms=rules.timeout_ms,
+        timeout_ms=ABSENT if rules.timeout_ms is None else rules.timeout_ms,
         user=user,
         project=project,
         host=host,

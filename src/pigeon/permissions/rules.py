@@ -101,6 +101,7 @@ class PermissionLayers(Struct, frozen=True):
     user: PermissionRules = PermissionRules()
     project: PermissionRules = PermissionRules()
     host: PermissionRules = PermissionRules()
+    timeout_unless_set: int | None = ASK_MS
 
     @property
     def all_sources(self) -> tuple[PermissionRules, ...]:
@@ -111,9 +112,10 @@ class PermissionLayers(Struct, frozen=True):
         return any(rules.is_in_force for rules in self.all_sources)
 
     @property
-    def timeout_ms(self) -> int:
-        """How long to wait for an answer: the shortest time that a source sets."""
-        return min((rules.timeout_ms for rules in self.all_sources if rules.timeout_ms is not None), default=ASK_MS)
+    def timeout_ms(self) -> int | None:
+        """How long to wait for an answer: the shortest time that a source sets; None means without limit."""
+        times = [rules.timeout_ms for rules in self.all_sources if rules.timeout_ms is not None]
+        return min(times, default=self.timeout_unless_set)
 
 
 # The first of some rules that matches a call; for allowing rules, the match must be certain.

@@ -7,14 +7,14 @@ the command and the model's reason; no host, no answer in time and an unattended
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 from pigeon.agent.interfaces import CommandSubject, PreparedCall
-from pigeon.permissions.gate import NOBODY, REASONS, PermissionQuestion, make_visible
+from pigeon.permissions.gate import NOBODY, REASONS, Ask, PermissionQuestion, ask_within, make_visible
 from pigeon.wire.content import ToolCall
 from pigeon.wire.dialogs import ALLOW_ONCE, DENY
 from pigeon.wire.errors import Aborted, CallDenied
-from pigeon.wire.events import PermissionOutcome, ToolOutcome
+from pigeon.wire.events import ToolOutcome
 
 EXIT_OPTIONS = (ALLOW_ONCE, DENY)
 
@@ -24,8 +24,8 @@ class SandboxExitGate:
 
     def __init__(
         self,
-        ask: Callable[[PermissionQuestion, int], Awaitable[PermissionOutcome]],
-        timeout_ms: Callable[[], int],
+        ask: Ask,
+        timeout_ms: Callable[[], int | None],
         unattended: bool,
     ) -> None:
         self._ask = ask
@@ -49,9 +49,8 @@ class SandboxExitGate:
             diff=None,
             options=EXIT_OPTIONS,
         )
-        timeout = self._timeout_ms()
         try:
-            outcome = await asyncio.wait_for(self._ask(question, timeout), timeout / 1000 + 1)
+            outcome = await ask_within(self._ask, question, self._timeout_ms())
         except (Aborted, asyncio.CancelledError):
             raise
         except Exception as error:

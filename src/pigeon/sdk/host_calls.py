@@ -63,6 +63,7 @@ class PermissionRequest(Struct, frozen=True, kw_only=True):
         arguments: the arguments of the call
         text: the question as a person may be shown it
         diff: what would change in a file, for tools that change files; otherwise `None`
+        can_allow_always: whether `"always"` is an answer; of a command that is to leave the sandbox it is a refusal
 
     Example:
         import pigeon
@@ -84,6 +85,7 @@ class PermissionRequest(Struct, frozen=True, kw_only=True):
     arguments: dict[str, Json]
     text: str
     diff: str | None = None
+    can_allow_always: bool = True
 
 
 class ServedHost(Protocol):
@@ -269,6 +271,7 @@ def _to_permission_request(question: SelectRequest) -> PermissionRequest:
         arguments=value_or_default(question.args, {}),
         text=question.title,
         diff=value_or_default(question.diff, None),
+        can_allow_always=ALLOW_ALWAYS in question.options,
     )
 
 

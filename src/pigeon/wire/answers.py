@@ -486,12 +486,12 @@ class LimitsState(Record, kw_only=True):
 class Permissions(Record, kw_only=True):
     """Answer of `get_permissions` and `set_permissions`: what is in force, overall and source by source.
 
-    `default` and `approvalMode` are the strictest of all sources.
+    `default` and `approvalMode` are the strictest of all sources. `timeoutMs` is absent if there is no limit.
     """
 
     default: Verdict
     approval_mode: ApprovalMode
-    timeout_ms: int
+    timeout_ms: int | Absent = ABSENT
     user: SourceRules
     project: SourceRules
     host: SourceRules

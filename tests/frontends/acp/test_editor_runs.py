@@ -238,6 +238,15 @@ def test_a_question_about_permission_is_the_editors(
     assert editor.updates(session, "tool_call_update")[-1]["status"] == ("completed" if ran else "failed")
 
 
+def test_an_answer_that_would_be_refused_is_not_offered(scripted: EditorStarter, folders: AgentFolders) -> None:
+    outside = call("bash", command=f"touch {folders.home}/new", unsandboxed=True, reason="it is outside")
+    editor = scripted(outside, "Done.", args=("--sandbox", "workspace"))
+    editor.handlers["session/request_permission"] = choose("reject_once")
+    assert editor.prompt(editor.new(), "go")["stopReason"] == "end_turn"
+    [asked] = editor.requests_of("session/request_permission")
+    assert [one["kind"] for one in asked["params"]["options"]] == ["allow_once", "reject_once"]
+
+
 def test_what_is_allowed_always_is_not_asked_again(scripted: EditorStarter) -> None:
     echo = call("bash", command="echo hi")
     editor = scripted(echo, echo, "Done.", args=("--approval-mode", "write"))

@@ -46,7 +46,7 @@ async def test_the_first_agent_is_used_once_and_a_later_one_chooses_no_conversat
     assert "--continue" in options_of(first)
     later = options_of(launcher.make_next_transport(going_on=True))
     assert "--continue" not in later
-    assert later[:3] == ["--mode", "rpc", "--plans"]
+    assert later[:4] == ["--mode", "rpc", "--attended", "--plans"]
     assert "demo/demo" in later
 
 

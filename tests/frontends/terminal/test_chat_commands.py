@@ -147,11 +147,11 @@ def _questions(chat: PtyChat) -> None:
     chat.send_line("/thinking low")
     chat.footer("s.json low")
     chat.send_line("/permissions")
-    chat.answers("a", "What may tools do")
+    chat.answers(UP + ENTER, "What may tools do")
     chat.send_line("/permissions")
     chat.until(lambda _: any("Ask before every" in line for line in chat.lines))
     chat.reads("Ask before every tool that no rule allows  now")
-    chat.answers("f", "What may tools do")
+    chat.answers(DOWN + ENTER, "What may tools do")
 
 
 def _other_points(chat: PtyChat) -> None:
@@ -288,18 +288,18 @@ def test_extensions_of_a_folder_are_there_as_soon_as_it_is_trusted(tmp_path: Pat
     (tmp_path / ".pigeon" / "extensions" / "dialogs.py").write_text(DIALOGS)
     with look.open(tmp_path, scripted_model_arguments(tmp_path)) as chat:
         chat.reads(".pigeon/extensions")
-        chat.answers("n", "Do you trust")
+        chat.answers(ENTER, "Do you trust")
         chat.send_line("/ask")
         chat.reads("There is no command /ask")
         chat.empty()
         chat.send_line("/trust")
-        chat.answers("o", "Do you trust")
+        chat.answers(UP + ENTER, "Do you trust")
         chat.reads("In use now")
         chat.send_line("/ask")
         chat.until("Which bird?")
     # Trusted this time only, it is asked about again; then always.
     with look.open(tmp_path, scripted_model_arguments(tmp_path)) as chat:
-        chat.answers("y", "Do you trust")
+        chat.answers(UP + UP + ENTER, "Do you trust")
         chat.reads("In use now")
     with look.open(tmp_path, scripted_model_arguments(tmp_path)) as chat:
         chat.footer("%")
@@ -308,13 +308,13 @@ def test_extensions_of_a_folder_are_there_as_soon_as_it_is_trusted(tmp_path: Pat
         chat.until("widget-shown")
         chat.footer("status" if look.columns > 60 else "s.json")
         assert b"title-shown" in chat.raw
-        chat.type("2")
+        chat.type(DOWN + ENTER)
         chat.until("Fly south?")
         assert "It is cold." in "\n".join(chat.lines)
-        chat.type("y")
+        chat.type(ENTER)
         chat.until("of the bird")
         chat.type("Pia", ENTER)
-        chat.until("Dear pigeon,")
+        chat.has_input("Dear pigeon,")
         chat.type(CTRL_J, "coo", ENTER)
         chat.reads("answers ['parrot', True, 'Pia', 'Dear pigeon,\\ncoo']")
         chat.wait_until_gone("widget-shown")

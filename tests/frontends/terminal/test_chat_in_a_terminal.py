@@ -14,12 +14,15 @@ from support.terminal import (
     CTRL_D,
     CTRL_O,
     CTRL_T,
+    DOWN,
     ENTER,
     ESC,
     LOOKS,
     PIXEL,
     SIGN,
+    UP,
     Look,
+    PtyChat,
     call,
     scripted_model_arguments,
 )
@@ -135,7 +138,7 @@ def test_a_permission_is_asked_with_the_change_and_answered_by_a_key(tmp_path: P
     arguments = scripted_model_arguments(tmp_path, *rules)
     with look.open(tmp_path, [*arguments, "--approval-mode", "always-ask"]) as chat:
         chat.until("s.json")
-        for name, key, verdict in (("one", "n", False), ("two", ESC, False), ("three", "y", True)):
+        for name, key, verdict in (("one", UP + ENTER, False), ("two", ESC, False), ("three", ENTER, True)):
             chat.send_line(name)
             text = chat.until("Yes, for this session")
             assert f"in {name}" in text
@@ -143,15 +146,14 @@ def test_a_permission_is_asked_with_the_change_and_answered_by_a_key(tmp_path: P
             chat.until(f"Done, {name}.")
             assert (tmp_path / name).exists() == verdict
 
-        # The letters of a message that is being written are no answer.
+        # What is being written stays in the input.
         chat.type(f"four{ENTER}say it")
-        chat.until(f"{SIGN} say it")
         chat.until("Yes, for this session")
-        assert not (tmp_path / "four").exists()
-        chat.type("a")
-        chat.until("Done, four.")
         chat.has_input("say it")
         chat.empty()
+        assert not (tmp_path / "four").exists()
+        chat.answers(DOWN + ENTER, "Yes, for this session")
+        chat.until("Done, four.")
         # What is allowed for the session is not asked about again.
         chat.send_line("four")
         chat.until(lambda text: text.count("Done, four.") == 2)
@@ -162,10 +164,61 @@ def test_a_permission_is_asked_with_the_change_and_answered_by_a_key(tmp_path: P
         assert "echo line0" in text
         assert "echo line39" in text
         assert "xEND" in text.replace("\n", "")
-        chat.answers("n", "Yes, for this session")
+        chat.answers(ESC, "Yes, for this session")
         chat.until("Done, long.")
         look.fits(chat)
     assert (tmp_path / "four").exists()
+
+
+def test_what_is_written_at_a_question_is_read_with_the_refusal(tmp_path: Path) -> None:
+    arguments = scripted_model_arguments(tmp_path, ("go", [call("write", path="made", content="x"), "Over."]))
+    with PtyChat(tmp_path, [*arguments, "--approval-mode", "always-ask"]) as chat:
+        chat.until("s.json")
+        chat.send_line("go")
+        chat.until("Yes, for this session")
+        for key in "wait, no: y a n 1 2 3":
+            chat.type(key)
+        chat.has_input("wait, no: y a n 1 2 3")
+        chat.until("Enter to decline and send this instead")
+        chat.type(ENTER)
+        chat.until("You said: wait, no: y a n 1 2 3")
+        assert "Yes, for this session" not in "\n".join(chat.lines)
+    assert not (tmp_path / "made").exists()
+    (session,) = tmp_path.rglob("*.jsonl")
+    entries = [json.loads(line) for line in session.read_text().splitlines()]
+    said = [entry["message"]["role"] for entry in entries if entry["type"] == "message"]
+    # Nothing was asked of the model between the refusal and the words.
+    assert said[1:] == ["user", "assistant", "toolResult", "user", "assistant"]
+
+
+def test_the_letters_of_a_message_trust_no_folder(tmp_path: Path) -> None:
+    (tmp_path / ".pigeon").mkdir()
+    (tmp_path / ".pigeon" / "settings.json").write_text("{}")
+    with PtyChat(tmp_path, scripted_model_arguments(tmp_path)) as chat:
+        chat.until(f"{SIGN} No")
+        for key in "hello, yes":
+            chat.type(key)
+        chat.has_input("hello, yes")
+        chat.type(ENTER)
+        chat.until("You said: hello, yes")
+        chat.send_line("/trust")
+        chat.answers(ENTER, "Do you trust")
+        chat.send_line("/trust")
+        chat.answers(ESC, "Do you trust")
+    assert not list(tmp_path.rglob("trust.json"))
+
+
+def test_a_message_without_a_model_comes_back_with_what_to_do(tmp_path: Path) -> None:
+    with PtyChat(tmp_path, []) as chat:
+        assert "no model" not in chat.until("starting")
+        chat.answers(DOWN + ENTER, "Try the demo model")
+        chat.send_line("list the files")
+        chat.until("Try the demo model")
+        chat.has_input("list the files")
+        assert "set_model" not in chat.text
+        chat.empty()
+        chat.answers(ENTER, "Try the demo model")
+        chat.reads('Try "list the files"')
 
 
 @LOOKS
@@ -174,7 +227,7 @@ def test_without_a_key_the_demo_is_offered(tmp_path: Path, look: Look) -> None:
     with look.open(tmp_path, []) as chat:
         chat.reads("Set a provider's key, for example ANTHROPIC_API_KEY")
         chat.until("Try the demo model")
-        chat.type("d")
+        chat.type(ENTER)
         chat.reads('Try "list the files"')
         chat.send_line("list the files")
         chat.until("● bash ls -A .")

@@ -105,8 +105,8 @@ def _talk(chat: PtyChat) -> None:
     chat.reads("Code, python: x = 1 End of code. strong words")
     chat.type("change\n")
     chat.reads("Question: Allow edit notes.txt? Removed line 1: alpha Added line 1: beta")
-    chat.reads("Type a letter and press Enter.")
-    chat.type("y\n")
+    chat.reads("Type /1 to /3 and press Enter")
+    chat.type("/1\n")
     chat.reads("Tool edit: notes.txt, done")
     chat.reads("It is changed.")
 

@@ -59,6 +59,11 @@ def test_what_matters_least_goes_first(width: int, line: str) -> None:
     assert footer_text(facts(), width) == line
 
 
+def test_no_model_is_said_to_be_missing_while_the_agent_starts() -> None:
+    assert footer_text(FooterFacts(cwd="/x"), 40) == "starting  /x"
+    assert footer_text(FooterFacts(cwd="/x", is_starting=False), 40) == "no model  /x"
+
+
 def test_the_branch_is_that_of_the_folder_above(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     (tmp_path / ".git" / "HEAD").write_text("ref: refs/heads/topic/one\n")

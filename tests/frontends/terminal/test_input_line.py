@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import stat
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from hypothesis import given
@@ -17,11 +18,11 @@ from pigeon.system.project_files import ProjectFiles
 NOWHERE = "/dev/null/history"
 
 
-def line() -> InputLine:
+def line(clock: Callable[[], float] = lambda: 0.0) -> InputLine:
     return InputLine(
         ChatCompleter({}, ProjectFiles(lambda: NOWHERE, {}, NOWHERE), {}),
         InputHistory(NOWHERE),
-        lambda: 0.0,
+        clock,
         lambda path: False,
     )
 
@@ -47,11 +48,37 @@ def test_words_that_look_like_a_fold_are_words() -> None:
 
 def test_what_comes_back_stands_before_what_is_being_written() -> None:
     written = line()
-    assert written.seconds_to_pause == 0
     written.set_text("new")
     written.prepend_text("old")
     assert written.text == "old\n\nnew"
-    assert written.seconds_to_pause == PAUSE_SECONDS
+
+
+def test_a_text_begins_with_its_first_letter_unless_it_follows_another_without_a_pause() -> None:
+    now = 10.0
+    written = line(lambda: now)
+    written.set_text("fir")
+    now = 20.0
+    written.set_text("first")
+    assert written.begun_at == 10.0
+    assert written.pop_text() == "first"
+    assert written.was_just_popped
+    now += PAUSE_SECONDS / 2
+    written.set_text("second")
+    assert written.begun_at == 10.0
+    assert written.pop_text() == "second"
+    now += PAUSE_SECONDS
+    assert not written.was_just_popped
+    written.set_text("third")
+    assert written.begun_at == now
+
+
+def test_a_line_of_blanks_is_cleared_and_an_answer_is_no_history() -> None:
+    written = line()
+    written.set_text("  ")
+    assert (written.pop_text(), written.text) == ("", "")
+    written.set_text("secret")
+    assert written.pop_text(remembers=False) == "secret"
+    assert written.list_history(9) == []
 
 
 @given(st.lists(st.text(min_size=1), max_size=20))

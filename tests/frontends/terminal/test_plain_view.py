@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import string
 from collections.abc import Sequence
 
 import pytest
@@ -23,7 +24,7 @@ from pigeon.frontends.terminal.plain import PlainView
 from pigeon.frontends.terminal.transcript import ChatTranscript
 from pigeon.frontends.terminal.view import Choice, ChoiceQuestion, Question, TextQuestion
 
-YES_NO = (Choice("yes", "Yes", "y"), Choice("no", "No", "n"))
+YES_NO = (Choice("yes", "Yes"), Choice("no", "No"))
 
 
 class Said:
@@ -119,19 +120,54 @@ async def answer_question(question: Question, *typed: str) -> tuple[str | None, 
 
 
 async def test_a_question_says_how_to_answer_it() -> None:
-    answer, lines = await answer_question(ChoiceQuestion("Allow bash?", YES_NO, detail="ls"), "y")
+    answer, lines = await answer_question(ChoiceQuestion("Allow bash?", YES_NO, detail="ls"), "/1")
     assert answer == "yes"
     assert lines == [
         "Question: Allow bash?",
         "ls",
-        "y: Yes",
-        "n: No",
-        "Type a letter and press Enter. An empty line means no.",
+        "/1: Yes",
+        "/2: No",
+        "Type /1 to /2 and press Enter, or /no to decline, with or without a message.",
     ]
 
 
+async def test_lines_of_a_message_answer_no_question() -> None:
+    question = ChoiceQuestion("Allow bash?", YES_NO)
+    lines = [*string.printable[:94].replace("/", ""), "yes", "Yes", "no", "1", "1 2 3", "wait, no", "/help", "/12", ""]
+    said = Said("".join(f"{line}\n" for line in [*lines, "/2"]))
+    asking = asyncio.ensure_future(said.view.ask(question))
+    await asyncio.sleep(0)
+    reading = asyncio.ensure_future(said.view.run())
+    assert await asking == "no"
+    said.view.leave()
+    await reading
+    sent = [said.inputs.get_nowait() for _ in range(said.inputs.qsize())]
+    assert [one for one in sent if one.kind != "leave"] == [Input("send", line) for line in lines if line.strip()]
+
+
+async def test_a_question_is_declined_with_a_message() -> None:
+    said = Said("/no wait for me\nnext\n")
+    asking = asyncio.ensure_future(said.view.ask(ChoiceQuestion("Allow bash?", YES_NO)))
+    await asyncio.sleep(0)
+    reading = asyncio.ensure_future(said.view.run())
+
+    async def next_line() -> Input:
+        # The end of the lines may be seen before the first of them is.
+        while (given := await said.inputs.get()).kind == "leave":
+            pass
+        return given
+
+    assert await next_line() == Input("reply", "wait for me")
+    assert not asking.done()
+    said.view.decline()
+    assert await asking is None
+    assert await next_line() == Input("send", "next")
+    said.view.leave()
+    await reading
+
+
 async def test_one_of_many_is_found_by_a_part_of_its_name() -> None:
-    question = ChoiceQuestion("Which?", [Choice(str(n), f"model {n}") for n in range(100, 140)])
+    question = ChoiceQuestion("Which?", [Choice(str(n), f"model {n}") for n in range(100, 140)], search=True)
     answer, lines = await answer_question(question, "model 13", "nothing", "7")
     assert answer == "136"
     assert "And 20 more. Type a part of a name to find it." in lines

@@ -134,6 +134,7 @@ class _Beginner:
             fork=beginning.fork,
             no_session=beginning.unsaved,
             plans=True,
+            attended=True,
         )
         if beginning.unsaved:
             # The reader is only asked about models and files, so no extension of the user is run.

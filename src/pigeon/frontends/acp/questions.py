@@ -28,11 +28,7 @@ from pigeon.wire.errors import BadRecord
 
 # The choices of the permission gate, which has no permanent denial.
 ANSWERS: dict[str, PermissionAnswer] = {"allow_once": "allow", "allow_always": "always", "reject_once": "deny"}
-PERMISSION_OPTIONS: list[Json] = [
-    {"optionId": "allow_once", "name": ALLOW_ONCE, "kind": "allow_once"},
-    {"optionId": "allow_always", "name": ALLOW_ALWAYS, "kind": "allow_always"},
-    {"optionId": "reject_once", "name": DENY, "kind": "reject_once"},
-]
+OPTION_NAMES = {"allow_once": ALLOW_ONCE, "allow_always": ALLOW_ALWAYS, "reject_once": DENY}
 FIELD = "answer"
 
 
@@ -61,7 +57,12 @@ class EditorQuestions:
         view = view_of_call(request.tool_call_id, request.tool_name, request.arguments, self._cwd, self._home)
         content = proposed_pieces(request.tool_name, request.arguments, request.diff, self._cwd, self._home)
         view = replace(view, status="pending", content=content)
-        params = self._edition.permission_params(view, request.text, PERMISSION_OPTIONS)
+        options: list[Json] = [
+            {"optionId": kind, "name": name, "kind": kind}
+            for kind, name in OPTION_NAMES.items()
+            if kind != "allow_always" or request.can_allow_always
+        ]
+        params = self._edition.permission_params(view, request.text, options)
         answer = await self._ask_client("session/request_permission", params, PermissionResult)
         if not isinstance(answer, PermissionResult) or answer.outcome.outcome != "selected":
             return "deny"

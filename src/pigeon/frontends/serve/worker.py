@@ -98,7 +98,7 @@ async def _lock_and_serve(
 
 async def serve_worker(request: WorkerRequest, environment: Environment, redactor: Redactor, listener: socket) -> int:
     """Like `run_worker`, but in the running event loop and without ensuring that it is the only process."""
-    options = replace(request.options.for_dialect(PiLatest), several_clients=True)
+    options = replace(request.options.for_dialect(PiLatest), several_clients=True, attended=True)
     agent = await build(options, environment, redactor)
     for problem in agent.problems:
         print(f"Warning: {to_printable(problem)}", file=sys.stderr)  # noqa: T201

@@ -68,7 +68,7 @@ class AgentLauncher:
         chosen = (*(RESUME_OPTIONS if self.chooses_session else ()), *(TRUST_OPTIONS if self._trusts else ()))
         options = self._line.own_options((*KEY_OPTIONS, *chosen, *without))
         options += TRUST_OPTIONS[:1] if self._trusts else ()
-        command = make_python_command("pigeon.cli.main", "--mode", "rpc", "--plans", *options)
+        command = make_python_command("pigeon.cli.main", "--mode", "rpc", "--attended", "--plans", *options)
         key = self._line.agent.api_key
         if key is None:
             return SubprocessTransport(command, ProgramChoices(on_stderr=self._on_stderr))

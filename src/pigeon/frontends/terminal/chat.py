@@ -125,7 +125,7 @@ class Chat:
 
     async def _offer_demo(self) -> None:
         self._view.show(Notice(NO_MODEL, "warning"))
-        choices = (Choice(DEMO.name, "Try the demo model", "d"), Choice("no", "Not now", "n"))
+        choices = (Choice(DEMO.name, "Try the demo model"), Choice("no", "Not now"))
         if await self._view.ask(ChoiceQuestion("Without a key?", choices)) == DEMO.name:
             await self._conversation.set_model(DEMO.name, GUIDE)
             await self.refresh_footer()
@@ -153,6 +153,8 @@ class Chat:
         if given.kind in ("send", "queue"):
             await self._wait_until_ready()
         match given.kind:
+            case "reply":
+                await self._reply(text)
             case "stop":
                 await self._stop_all()
             case "recall_queued":
@@ -187,7 +189,17 @@ class Chat:
             await self._conversation.send(prompt)
         except PigeonError:
             self._attachments.restore(attached)
-            raise
+            if self._facts.model or (await self._conversation.get_available_models()).models:
+                raise
+            self._view.prepend_input(text)
+            self._start_task(self._run_showing_errors(self._offer_demo()))
+
+    async def _reply(self, text: str) -> None:
+        """Send a message in place of an answer, then decline the question: so the model reads it with the refusal."""
+        try:
+            await self._send_prompt(text, queue=False)
+        finally:
+            self._view.decline()
 
     async def _wait_until_ready(self) -> None:
         """Wait until earlier messages are shown and an agent is running."""

@@ -20,7 +20,7 @@ SEPARATOR = "  "
 
 
 class FooterFacts(Struct):
-    """The contents of the footer; `statuses` are those of extensions."""
+    """The contents of the footer; `statuses` are those of extensions. Until the agent has started, it `is_starting`."""
 
     model: str = ""
     thinking: str = ""
@@ -32,9 +32,11 @@ class FooterFacts(Struct):
     branch: str = ""
     session: str = ""
     statuses: dict[str, str] = {}
+    is_starting: bool = True
 
     def update_from(self, state: State, stats: SessionStats) -> None:
         """Update from the agent's state and statistics, and read the branch."""
+        self.is_starting = False
         self.model = "" if state.model is None else f"{state.model.provider}/{state.model.id}"
         self.thinking = state.thinking_level
         self.session = value_or_default(state.session_name, "")
@@ -83,7 +85,7 @@ class _Part(Struct, frozen=True):
 
 def _footer_parts(facts: FooterFacts) -> list[_Part]:
     """Returns the parts of the footer in the order of the line."""
-    model = _to_one_line(facts.model or "no model")
+    model = _to_one_line(facts.model or ("starting" if facts.is_starting else "no model"))
     level = "" if facts.thinking in ("", "off") else f" {_to_one_line(facts.thinking)}"
     where = facts.cwd
     if facts.home and (where == facts.home or where.startswith(facts.home + os.sep)):

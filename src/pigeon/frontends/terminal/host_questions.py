@@ -9,11 +9,11 @@ from pigeon.wire.base import value_or_default
 from pigeon.wire.dialogs import ConfirmRequest, EditorRequest, InputRequest, SelectRequest
 
 PERMISSION_CHOICES = (
-    Choice("allow", "Yes, this once", "y"),
-    Choice("always", "Yes, for this session", "a"),
-    Choice("deny", "No", "n"),
+    Choice("allow", "Yes, once"),
+    Choice("always", "Yes, for this session"),
+    Choice("deny", "No"),
 )
-YES_OR_NO = (Choice("yes", "Yes", "y"), Choice("no", "No", "n"))
+YES_OR_NO = (Choice("yes", "Yes"), Choice("no", "No"))
 
 
 class HostQuestions:
@@ -28,7 +28,8 @@ class HostQuestions:
         about = f" {main_argument(request.arguments)}" if request.diff else ""
         title = f"Allow {request.tool_name}{about}?"
         detail = "" if request.text == title else request.text.removeprefix(f"Allow {request.tool_name}: ")
-        question = ChoiceQuestion(title, PERMISSION_CHOICES, detail=detail, diff=request.diff or "")
+        choices = [one for one in PERMISSION_CHOICES if one.value != "always" or request.can_allow_always]
+        question = ChoiceQuestion(title, choices, detail=detail, diff=request.diff or "")
         answer = await self._view.ask(question)
         return "allow" if answer == "allow" else "always" if answer == "always" else "deny"
 
@@ -41,9 +42,7 @@ class HostQuestions:
         if isinstance(request, SelectRequest):
             choices = [Choice(option, option) for option in request.options]
             seconds = _to_seconds(value_or_default(request.timeout, None))
-            return await self._view.ask(
-                ChoiceQuestion(request.title, choices, search=len(choices) > 9, seconds=seconds)
-            )
+            return await self._view.ask(ChoiceQuestion(request.title, choices, seconds=seconds))
         if isinstance(request, InputRequest):
             seconds = _to_seconds(value_or_default(request.timeout, None))
             return await self._view.ask(

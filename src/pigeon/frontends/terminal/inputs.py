@@ -7,10 +7,11 @@ from typing import Literal
 
 from msgspec import Struct
 
-# "send": a line with Enter; "queue": a message for after the run; "recall_queued": take back the last queued message;
-# "stop": Esc; "cycle_*": the keys for it.
+# "send": a line with Enter; "reply": the same in place of an answer to a question; "queue": a message for after the
+# run; "recall_queued": take back the last queued message; "stop": Esc; "cycle_*": the keys for it.
 InputKind = Literal[
     "send",
+    "reply",
     "queue",
     "recall_queued",
     "stop",

@@ -1,7 +1,8 @@
 """The chat in plain lines: nothing is drawn over, nothing moves. For screen readers, simple terminals and slow lines.
 
 Everything is written in words, in the order in which it happens, and each speaker is named. A line is sent with Enter,
-also while the agent works. Questions are lines too, answered by a letter, a number or a text; each explains how.
+also while the agent works. An agent's question is answered by a slash and a number, so that no line of a message is an
+answer; a list that the person asked for by a number or a name. Each explains how.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ LISTED = 20
 # A tool that takes longer than this is announced; a quick one is only reported when it has ended.
 ANNOUNCED_SECONDS = 3.0
 AND_MORE = "and more"
+DECLINE = "/no"
 HOW_TO = "Type a message and press Enter. /help lists the commands. Ctrl-C stops the agent, Ctrl-D leaves."
 NOTICE_WORDS = {"error": "Error: ", "warning": "Warning: ", "info": "", "faint": ""}
 
@@ -206,35 +208,73 @@ class PlainView:
         self._print_line(f"Question: {title}")
         if detail:
             self._print_line(detail)
-        self._print_choices(question.choices)
+        if question.search:
+            self._print_list(question.choices)
+        else:
+            self._print_answers(question.choices)
 
-    def _print_choices(self, choices: Sequence[Choice]) -> None:
-        keyed = all(one.key for one in choices)
+    def _print_answers(self, choices: Sequence[Choice]) -> None:
+        for number, one in enumerate(choices, 1):
+            self._print_line(f"/{number}: {_describe_choice(one)}")
+        self._print_how_to_answer(choices)
+
+    def _print_how_to_answer(self, choices: Sequence[Choice]) -> None:
+        numbers = "/1" if len(choices) == 1 else f"/1 to /{len(choices)}"
+        self._print_line(f"Type {numbers} and press Enter, or {DECLINE} to decline, with or without a message.")
+
+    def _print_list(self, choices: Sequence[Choice]) -> None:
         for number, one in enumerate(choices[:LISTED], 1):
-            hint = f", {clean_text(one.hint)}" if one.hint else ""
-            self._print_line(f"{one.key if keyed else number}: {clean_text(one.label).strip()}{hint}")
+            self._print_line(f"{number}: {_describe_choice(one)}")
         if len(choices) > LISTED:
             self._print_line(f"And {len(choices) - LISTED} more. Type a part of a name to find it.")
-        self._print_line(f"Type a {'letter' if keyed else 'number'} and press Enter. An empty line means no.")
+        self._print_line("Type a number and press Enter. An empty line means no.")
 
     async def _wait_for_answer(self, question: Question, answers: asyncio.Queue[str | None]) -> str | None:
-        choices = [] if isinstance(question, TextQuestion) else list(question.choices)
+        if isinstance(question, TextQuestion):
+            given = await answers.get()
+            return None if given is None else (given or question.text or None)
+        if question.search:
+            return await self._wait_for_listed_choice(list(question.choices), answers)
+        return await self._wait_for_choice(question.choices, answers)
+
+    async def _wait_for_choice(self, choices: Sequence[Choice], answers: asyncio.Queue[str | None]) -> str | None:
+        """The value of an answer like "/1". Other lines are messages: their writing may have begun before the
+        question."""
         while True:
             given = await answers.get()
             if given is None:
                 return None
-            if isinstance(question, TextQuestion):
-                return given or question.text or None
-            word = given.strip().lower()
+            word, _, message = given.strip().partition(" ")
+            if word == DECLINE:
+                if message:
+                    self._inputs.put_nowait(Input("reply", message.strip()))
+                    while (line := await answers.get()) is not None:
+                        self._send_line(line)
+                return None
+            number = word.removeprefix("/")
+            if word != number and not message and number.isdecimal() and 1 <= int(number) <= len(choices):
+                return choices[int(number) - 1].value
+            if word:
+                self._send_line(given)
+                self._print_line("The question is still open.")
+            self._print_how_to_answer(choices)
+
+    async def _wait_for_listed_choice(self, choices: list[Choice], answers: asyncio.Queue[str | None]) -> str | None:
+        while True:
+            word = (await answers.get() or "").strip().lower()
             if not word:
                 return None
             found = _matching_choices(choices, word)
             if len(found) == 1:
                 return found[0].value
             if found:
-                self._print_choices(choices := found)
+                self._print_list(choices := found)
             else:
-                self._print_line(f"{clean_text(given)} is not one of the answers.")
+                self._print_line(f"{clean_text(word)} is not one of the answers.")
+
+    def decline(self) -> None:
+        if self._answers is not None:
+            self._answers.put_nowait(None)
 
     # The rest of `View`
 
@@ -281,8 +321,11 @@ class PlainView:
         if self._answers is not None:
             self._answers.put_nowait(line)
         elif line.strip():
-            self._typed_last = self._line_before = line
-            self._inputs.put_nowait(Input("send", line))
+            self._send_line(line)
+
+    def _send_line(self, line: str) -> None:
+        self._typed_last = self._line_before = line
+        self._inputs.put_nowait(Input("send", line))
 
     def on_interrupt(self) -> None:
         """Ctrl-C: stop the agent, or leave if it is idle."""
@@ -310,10 +353,14 @@ def _output_lines(what: str, details: ToolDetails) -> list[str]:
     return [title, *lines, *rest, f"End of {what.lower()}."]
 
 
+def _describe_choice(choice: Choice) -> str:
+    hint = f", {clean_text(choice.hint)}" if choice.hint else ""
+    return f"{clean_text(choice.label).strip()}{hint}"
+
+
 def _matching_choices(choices: Sequence[Choice], word: str) -> list[Choice]:
-    """The choice of that letter, number or label; else those whose label contains the word."""
-    keyed = all(one.key for one in choices)
+    """The choice of that number or label; else those whose label contains the word."""
     for number, one in enumerate(choices, 1):
-        if word in (one.key if keyed else str(number), one.label.strip().lower()):
+        if word in (str(number), one.label.strip().lower()):
             return [one]
     return [one for one in choices if len(word) > 1 and word in f"{one.label} {one.hint}".lower()]

@@ -12,18 +12,19 @@ from pigeon.frontends.terminal.blocks import Block
 
 
 class Choice(Struct, frozen=True):
-    """One answer to a question; `key` is the letter that selects it at once, if any."""
+    """One answer to a question: its label and hint are shown, its value is returned."""
 
     value: str
     label: str
-    key: str = ""
     hint: str = ""
 
 
 class ChoiceQuestion(Struct, frozen=True):
-    """Choose one answer. `diff` or `detail` is shown above the choices; with `search`, typing narrows the list.
+    """Choose one answer. `diff` or `detail` is shown above the choices.
 
-    `chosen` is the proposed value, `seconds` the time limit of the answer.
+    With `search` it is a list that the person asked for: it is shown at once, and typing narrows it. Otherwise it is a
+    question of the agent: what is typed is a message, which declines the question. `chosen` is the proposed value,
+    `seconds` the time limit of the answer.
     """
 
     title: str
@@ -60,7 +61,14 @@ class View(Protocol):
         ...
 
     async def ask(self, question: Question) -> str | None:
-        """The value that was chosen or the text that was written, or None if the person declined."""
+        """The value that was chosen or the text that was written, or None if the person declined.
+
+        A message that the person writes instead is an input of the kind "reply".
+        """
+        ...
+
+    def decline(self) -> None:
+        """Decline the question to which a reply was given, if it is still open."""
         ...
 
     def set_input(self, text: str) -> None:

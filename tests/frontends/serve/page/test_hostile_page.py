@@ -22,7 +22,7 @@ def test_no_name_passes_for_another(tab: Tab, served: ServedPigeon, models: Mode
     (served.folders.work / f"{TURNED}-found").write_text("")
     tab.send_message(f"{TURNED} \u2066title")
     tab.shows("notes-\ufffdtxt.exea\ufffdb\ufffdc", ".permission h2")
-    tab.answer("1")
+    tab.answer(1)
     tab.wait_until_settled()
     tab.shows("notes-[U+202E]txt.exea[U+200B]b[U+2060]c", "#entries")
     tab.shows("lsa[U+200B]b[U+2060]c", "#entries")
@@ -73,12 +73,12 @@ def test_of_two_answers_in_the_same_moment_one_counts_and_the_other_browser_is_t
     tab.send_message("sort")
     tab.shows("Allow once", ".permission")
     other = Tab(browser, served, session_of(tab))
-    ready = "document.querySelector('.permission:not(.fresh) [data-key]')"
+    ready = "document.querySelector('.permission:not(.fresh) [data-choice]')"
     for one in (tab, other):
         one.until(ready)
     # Neither hears of the other's answer before its own is on the way.
-    tab.ask("document.querySelector('.permission [data-key=\"1\"]').click()")
-    other.ask("document.querySelector('.permission [data-key=\"3\"]')?.click()")
+    tab.ask("document.querySelector('.permission [data-choice=\"1\"]').click()")
+    other.ask("document.querySelector('.permission [data-choice=\"3\"]')?.click()")
     for one in (tab, other):
         one.lacks(".permission")
         one.wait_until_settled()
@@ -95,14 +95,14 @@ def test_a_question_that_moves_to_the_place_of_another_takes_no_click_at_once(ta
     tab.send_message("both")
     tab.until("document.querySelector('.permission:not(.fresh)')")
     if tab.ask("document.querySelectorAll('.permission').length") == 1:
-        tab.answer("3")
+        tab.answer(3)
     else:
         tab.until("document.querySelectorAll('.permission:not(.fresh)').length === 2")
-        tab.ask("document.querySelector('.permission [data-key=\"3\"]').click()")
+        tab.ask("document.querySelector('.permission [data-choice=\"3\"]').click()")
     tab.until("document.querySelectorAll('.permission').length === 1")
     tab.shows("second.txt", ".permission h2")
-    tab.ask("document.querySelector('.permission.fresh [data-key=\"1\"]')?.click()")
+    tab.ask("document.querySelector('.permission.fresh [data-choice=\"1\"]')?.click()")
     tab.shows("Allow once", ".permission:not(.fresh)")
-    tab.answer("3")
+    tab.answer(3)
     tab.wait_until_settled()
     tab.shows("Over.", "#entries")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import urllib.request
 from typing import Any
 
 from fakes.model_server import Call, Gate, ModelServer, Text
-from support.browser import ALT, DESK, EDIT, NEEDS_BROWSER, Browser, BrowserPage, ServedPigeon, Tab
+from support.browser import ALT, ASKING, DESK, EDIT, NEEDS_BROWSER, Browser, BrowserPage, ServedPigeon, Tab
 
 pytestmark = NEEDS_BROWSER
 BOX = "document.getElementById('message')"
@@ -107,7 +108,7 @@ def test_a_tab_that_comes_later_sees_the_messages_that_wait(
     models.answers("Left.")
     later.click("#queue button[aria-label='Remove this message']")
     tab.lacks("#queue")
-    later.answer("3")
+    later.answer(3)
     tab.wait_until_settled()
     later.close()
 
@@ -155,7 +156,7 @@ def test_who_only_reads_is_shown_nothing_that_would_be_refused(
     assert [one for one in reader.complaints() if "403" in one] == []
     reader.close()
     models.answers("Not done.")
-    tab.answer("3")
+    tab.answer(3)
     tab.wait_until_settled()
 
 
@@ -163,7 +164,7 @@ def test_a_question_takes_no_click_before_it_could_be_read(tab: Tab, models: Mod
     models.answers(EDIT)
     models.answers("Not done.")
     tab.ask("""void (window.early = new Promise((done) => new MutationObserver((_, watching) => {
-      const button = document.querySelector('.question.fresh [data-key="1"]');
+      const button = document.querySelector('.question.fresh [data-choice="1"]');
       if (!button) return;
       watching.disconnect();
       button.click();
@@ -174,7 +175,7 @@ def test_a_question_takes_no_click_before_it_could_be_read(tab: Tab, models: Mod
     tab.shows("return sorted(parts)", ".permission ins")
     assert tab.ask("document.querySelector('#entries [data-call], #live [data-call]').open") is False
     tab.shows("asks you", "#scroll")
-    tab.answer("3")
+    tab.answer(3)
     tab.wait_until_settled()
     tab.shows("Not done.", "#entries")
 
@@ -257,7 +258,7 @@ def test_the_files_that_a_run_has_changed_are_listed_and_lead_to_their_changes(t
     models.answers("Both are done.")
     tab.send_message("change them")
     for _ in range(2):
-        tab.answer("1")
+        tab.answer(1)
         tab.until("document.querySelector('.question.fresh') || !document.querySelector('.question')")
     tab.wait_until_settled()
     tab.shows("2 files changed", "#changes")
@@ -283,7 +284,7 @@ def test_all_changes_of_a_session_are_reviewed_file_by_file_with_the_keyboard(
         models.answers(said)
         tab.send_message("sort")
         tab.shows("Allow once", ".permission")
-        tab.answer("1")
+        tab.answer(1)
         tab.shows(said, "#entries")
         tab.wait_until_settled()
         tab.until("document.getElementById('review').textContent === 'Changes 1 file'")
@@ -333,14 +334,12 @@ def test_who_denies_may_say_why_and_the_model_reads_it_with_the_refusal(tab: Tab
     models.answers(EDIT)
     models.answers("Then by length.")
     tab.send_message("sort them")
-    tab.shows("Deny and say why", ".permission")
-    tab.answer("4")
-    tab.until("document.activeElement.matches('.why textarea')")
-    tab.press("Escape")
-    tab.until("document.activeElement.matches('[data-key=\"4\"]')")
-    tab.press("Enter")
-    tab.until("document.activeElement.matches('.why textarea')")
+    tab.shows("Enter to select, Esc to decline", ".permission")
+    assert "say what to do instead" in tab.ask(f"{BOX}.placeholder")
+    tab.until("document.querySelector('.question:not(.fresh)')")
+    assert tab.ask("document.getElementById('send').textContent") == "Steer"
     tab.type("sort by length instead")
+    assert tab.ask("document.getElementById('send').textContent") == "Decline and send"
     tab.press("Enter")
     tab.shows("Then by length.", "#entries")
     tab.wait_until_settled()
@@ -374,12 +373,20 @@ def test_the_approval_mode_is_seen_and_changed_beside_the_message_box(tab: Tab, 
     tab.until(f"!{mode}.disabled")
     tab.send_message("run it")
     tab.shows("Allow bash: echo asked", ".permission")
-    tab.answer("3")
+    tab.answer(3)
     tab.wait_until_settled()
     assert tab.ask(f"{mode}.value") == "write"
 
 
-def test_a_clock_that_is_set_back_neither_freezes_nor_hurries_the_page(tab: Tab, models: ModelServer) -> None:
+def test_a_clock_that_is_set_back_neither_freezes_nor_hurries_the_page(
+    browser: Browser, served: ServedPigeon, models: ModelServer
+) -> None:
+    settings = served.folders.agent / "settings.json"
+    before = settings.read_text()
+    settings.write_text(json.dumps({"permissions": {**ASKING["permissions"], "timeoutMs": 100_000}}))
+    tab = Tab(browser, served, served.new_session())
+    tab.wait_until_settled()
+    settings.write_text(before)
     back = "(() => { const was = Date.now.bind(Date); Date.now = () => was() - 3600e3; })()"
     gate = Gate()
     models.answers("Begins", gate, " and ends.")
@@ -395,10 +402,11 @@ def test_a_clock_that_is_set_back_neither_freezes_nor_hurries_the_page(tab: Tab,
     tab.shows("Allow once", ".permission")
     tab.ask(back)
     # A question takes an answer in its time, and says how much of that is left.
-    tab.until("/within [1-9]\\d* s/.test(document.querySelector('.permission .note')?.textContent)")
-    tab.answer("3")
+    tab.until("/within [1-9]\\d* s/.test(document.querySelector('.permission > .note')?.textContent)")
+    tab.answer(3)
     tab.wait_until_settled()
     tab.shows("Denied.", "#entries")
+    tab.close()
 
 
 def test_of_a_very_long_text_a_part_is_shown_that_says_so_and_all_of_it_is_copied(
@@ -408,7 +416,7 @@ def test_of_a_very_long_text_a_part_is_shown_that_says_so_and_all_of_it_is_copie
     models.answers(Call("write", {"path": "long.txt", "content": content}, id="long", piece=100_000))
     models.answers("word " * 6000 + "end")
     tab.send_message("write much")
-    tab.answer("1")
+    tab.answer(1)
     tab.wait_until_settled()
     tab.until("document.querySelector('#entries [data-call=long] .numbers')")
     first = "document.querySelector('#entries [data-call=long] .numbers')"

@@ -6,7 +6,7 @@ import { Conversation } from "./conversation.js";
 import { Composer } from "./composer.js";
 import { Questions } from "./questions.js";
 import { Sessions } from "./sessions.js";
-import { goTo, Search, showBranches, showHelp } from "./panels.js";
+import { explainNoModel, goTo, Search, showBranches, showHelp } from "./panels.js";
 
 let conversation = null;
 let asked = 0;  // how many questions are open
@@ -22,7 +22,7 @@ const commands = {
   export: { about: "this conversation as a page", run: () => byId("export").click() },
   help: { about: "keyboard shortcuts", run: showHelp },
 };
-const composer = new Composer(commands);
+const composer = new Composer(commands, () => questions);
 const search = new Search();
 const attention = new Attention();
 const sessions = new Sessions((id) => show(id), (scope) => showScope(scope));
@@ -30,6 +30,7 @@ const questions = new Questions(() => composer.focus(), (open) => {
   if (open > asked) attention.tell(conversation.id, titleOf(), "The agent asks you something");
   asked = open;
   conversation?.asks(open > 0);
+  composer.changed("questions");
   showTitle();
 });
 
@@ -99,14 +100,16 @@ function changed(what) {
   composer.changed(what);
   if (what === "state" || what === "running") showTitle();
   if (what === "changes") showChanges();
-  if (what === "entries" || what === "running") showEmpty();
+  if (["entries", "running", "models", "state"].includes(what)) showEmpty();
   if (what === "running") sessions.load().then(showTitle).catch(() => {});
 }
 
 function showEmpty() {
   const empty = conversation.atEnd && !conversation.running && !conversation.page?.moreBefore && !byId("entries").querySelector("article") && !byId("live").children.length;
   byId("start").hidden = !empty;
-  if (empty) byId("start").replaceChildren(element("h2", {}, "A new session"), element("p", {}, `The agent works in ${named(conversation.folder ?? "its folder")}. Tell it what to do.`));
+  if (!empty) return;
+  if (composer.lacksModel) byId("start").replaceChildren(element("h2", {}, "No model yet"), explainNoModel(() => composer.tryDemo()));
+  else byId("start").replaceChildren(element("h2", {}, "A new session"), element("p", {}, `The agent works in ${named(conversation.folder ?? "its folder")}. Tell it what to do.`));
 }
 
 function showChanges() {
@@ -260,17 +263,15 @@ const withAlt = {
 document.addEventListener("keydown", (event) => {
   // What is pressed while letters are put together (Japanese, Chinese) belongs to them.
   if (event.isComposing || document.querySelector("dialog[open]")) return;
-  if (questions.isStray(event)) return event.preventDefault();
   if (event.altKey && !event.ctrlKey && !event.metaKey) {
-    const digit = /^Digit([1-9])$/.exec(event.code)?.[1];
-    if (digit ? questions.key(digit, event.repeat) : has(withAlt, event.code) && (withAlt[event.code](), true)) event.preventDefault();
+    if (has(withAlt, event.code)) { withAlt[event.code](); event.preventDefault(); }
   } else if (event.key === "Escape") {
     if (byId("menu").open) { byId("menu").open = false; byId("menu").querySelector("summary").focus(); }
     else if (document.body.classList.contains("side-open")) closeSide();
-    else composer.stop();
-  } else if (!typing() && !event.ctrlKey && !event.metaKey) {
-    if (event.key === "?") { event.preventDefault(); showHelp(); }
-    else if (/^[1-9]$/.test(event.key) && questions.key(event.key, event.repeat)) event.preventDefault();
+    else if (!questions.decline()) composer.stop();
+  } else if (!typing() && !event.ctrlKey && !event.metaKey && event.key === "?") {
+    event.preventDefault();
+    showHelp();
   }
 });
 addEventListener("popstate", () => show(wanted(), false));

@@ -1,13 +1,14 @@
 // The message box: what is sent and how, images, commands, the messages that wait, the model and how much it thinks.
 
-import { byId, element, has, keep, kept, named, notice, say, typing } from "./dom.js";
-import { pick } from "./panels.js";
+import { byId, element, has, keep, kept, named, notice, openWindow, say, typing } from "./dom.js";
+import { explainNoModel, pick } from "./panels.js";
 
 const MOST_IMAGE = 10 * 1024 * 1024;
 const KINDS = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 // Approval modes, the strictest first.
 const MODES = { "always-ask": "ask: changes", write: "ask: commands", yolo: "ask: by rules" };
 const MOST_SHOWN = 8;
+const PLACEHOLDER = byId("message").placeholder;
 const LONG_TEXT = 20_000;
 // What was typed and not sent outlives a reload of its tab, and ends with the tab.
 const DRAFT = "pigeon-draft-";
@@ -15,9 +16,10 @@ const DRAFT = "pigeon-draft-";
 const AT_WORD = /(^|\s)@("[^"\n]*|[^\s"]*)$/;
 
 export class Composer {
-  // `own` are the commands of this page: name -> { about, run(rest) }.
-  constructor(own) {
+  // `own` are the commands of this page: name -> { about, run(rest) }; `questions()` gives the open questions.
+  constructor(own, questions) {
     this.own = own;
+    this.questions = questions;
     this.conversation = null;
     this.commands = [];
     this.pictures = [];
@@ -28,7 +30,7 @@ export class Composer {
     byId("composer").addEventListener("submit", (event) => { event.preventDefault(); this.send("steer"); });
     byId("queue-up").addEventListener("click", () => this.send("followUp"));
     byId("stop").addEventListener("click", () => this.stop());
-    this.box.addEventListener("input", () => { this.earlier = null; this._grow(); this._complete(); this._keepSoon(); });
+    this.box.addEventListener("input", () => { this.earlier = null; this._grow(); this._complete(); this._keepSoon(); this._showSend(); });
     addEventListener("pagehide", () => this._keep());
     this.box.addEventListener("keydown", (event) => this._key(event));
     this.box.addEventListener("blur", () => setTimeout(() => this._hideCompletions(), 150));
@@ -79,12 +81,14 @@ export class Composer {
 
   async _learn(conversation) {
     this.commands = [];
+    this.models = null;
     try {
       const [{ commands }, { models }] = await Promise.all([conversation.ask("get_commands"), conversation.ask("get_available_models")]);
       if (conversation !== this.conversation) return;
       this.commands = commands;
       this.models = models;
       this._showModels();
+      conversation.on.changed("models");
       await Promise.all([this._learnLevels(), this._learnMode()]);
     } catch { /* the page works without them */ }
   }
@@ -116,11 +120,8 @@ export class Composer {
   changed(what) {
     const { conversation } = this;
     if (!conversation) return;
-    const running = conversation.running;
-    byId("stop").hidden = byId("queue-up").hidden = !running;
-    const send = byId("send");
-    send.textContent = running ? "Steer" : "Send";
-    send.title = running ? "Tell the agent now, at the next break (Enter)" : "Send (Enter)";
+    byId("stop").hidden = byId("queue-up").hidden = !conversation.running;
+    this._showSend();
     if (what === "state") {
       const model = conversation.state.model;
       const key = model ? `${model.provider}/${model.id}` : "";
@@ -133,9 +134,20 @@ export class Composer {
     if (what === "queue") this._showQueue(conversation.queue);
   }
 
+  // What Enter does with what is in the box.
+  _showSend() {
+    const running = this.conversation?.running;
+    const replies = this.questions().isReply;
+    byId("send").textContent = replies ? "Decline and send" : running ? "Steer" : "Send";
+    byId("send").title = replies ? "Decline, and say this instead (Enter)" : running ? "Tell the agent now, at the next break (Enter)" : "Send (Enter)";
+    this.box.placeholder = this.questions().canReply ? "Or say what to do instead" : PLACEHOLDER;
+  }
+
   setText(text) {
     this.box.value = text;
     this.earlier = null;
+    this.questions().noteText();
+    this._showSend();
     this._grow();
     this._hideCompletions();
     this._keep();
@@ -156,6 +168,7 @@ export class Composer {
       return void this.own[own[1]].run(own[2]);
     }
     const pictures = this.pictures;
+    const answered = behaviour === "steer" && this.questions().isReply ? this.questions().hold() : () => {};
     this.setText("");
     this.pictures = [];
     this._showPictures();
@@ -166,9 +179,12 @@ export class Composer {
     record.streamingBehavior = behaviour;
     try {
       const answer = await conversation.ask("prompt", record);
+      answered(true);
       if (answer?.disposition === "handled") conversation.refresh();
     } catch (error) {
-      notice(error.message, { kind: "error", key: "send" });
+      answered(false);
+      if (has(conversation.state, "thinkingLevel") && !conversation.state.model && !this.models?.length) this.explainNoModel();
+      else notice(error.message, { kind: "error", key: "send" });
       if (this.conversation === conversation && !this.box.value) { this.setText(text); this.pictures = pictures; this._showPictures(); }
     }
   }
@@ -335,15 +351,34 @@ export class Composer {
 
   // --- the model ---
 
+  // Nothing is said of the model before the agent has answered.
   _showModels() {
-    const model = this.conversation?.state.model;
-    byId("model").textContent = model ? model.name || model.id : "no model";
-    byId("model").setAttribute("aria-label", `Model: ${model ? model.name || model.id : "none"}`);
+    const state = this.conversation?.state ?? {};
+    const name = state.model ? state.model.name || state.model.id : has(state, "thinkingLevel") ? "Choose a model" : "\u2026";
+    byId("model").textContent = name;
+    byId("model").setAttribute("aria-label", `Model: ${name}`);
+  }
+
+  // Whether no model can be chosen, because no provider has a key.
+  get lacksModel() {
+    const state = this.conversation?.state ?? {};
+    return has(state, "thinkingLevel") && !state.model && this.models?.length === 0;
+  }
+
+  async tryDemo() {
+    await this._setModel("demo/guide");
+    notice("The demo model understands a few plain sentences. Try \u201clist the files\u201d.", { key: "demo", lasts: 12000 });
+    this.focus();
+  }
+
+  explainNoModel() {
+    const opened = openWindow("No model yet", explainNoModel(() => { opened.close(); this.tryDemo(); }));
   }
 
   async chooseModel() {
     const { conversation } = this;
     if (!conversation || this.silent) return;
+    if (this.lacksModel) return this.explainNoModel();
     const { model } = conversation.state;
     const current = model ? `${model.provider}/${model.id}` : "";
     const known = [...(this.models ?? [])];

@@ -4,7 +4,7 @@ import { byId, element, notice, openWindow, timeAgo, typing } from "./dom.js";
 
 const KEYS = [
   ["Enter", "Send; while the agent works, steer it"], ["Shift+Enter", "New line"], ["Alt+Enter", "Queue: send when the agent has finished"],
-  ["Esc", "Stop the agent, or close what is open"], ["1 … 9", "Answer a question (Alt+1 … 9 while typing)"], ["Alt+K", "Sessions"], ["Alt+N", "New session"],
+  ["Esc", "Stop the agent, or close what is open"], ["↑ ↓ Enter Esc", "With an empty box: select an answer, take it, or decline"], ["Alt+K", "Sessions"], ["Alt+N", "New session"],
   ["Alt+F", "Search this conversation"], ["Alt+B", "Other branches"], ["Alt+C", "Changes of this session in files"], ["Alt+M", "Model"], ["Alt+T", "Thinking level"],
   ["Alt+J", "Newest message"], ["Alt+I", "Message box"], ["↑", "In an empty box: your previous messages"], ["/  @", "In the box: commands, files"], ["?", "This help"],
 ];
@@ -100,6 +100,16 @@ function unfold(piece, text) {
 function marked(text, wanted) {
   const at = text.toLowerCase().indexOf(wanted.toLowerCase());
   return at < 0 ? [text] : [text.slice(0, at), element("mark", {}, text.slice(at, at + wanted.length)), text.slice(at + wanted.length)];
+}
+
+// Why there is no model, and what to do; `tryDemo()` chooses the one that needs no key.
+export function explainNoModel(tryDemo) {
+  return element("div", { class: "no-model" },
+    element("p", {}, "No API key is set, so there is no model to ask. Set one where pigeon serve runs, then start it again:"),
+    element("pre", { tabindex: "0" }, "export ANTHROPIC_API_KEY=\u2026"),
+    element("p", { class: "note" }, "Other providers have their own variables, such as OPENAI_API_KEY or GEMINI_API_KEY. A model server of your own goes into models.json."),
+    element("p", { class: "talk-only" }, element("button", { type: "button", class: "first", onclick: tryDemo }, "Try the demo model"), " ",
+      element("span", { class: "note" }, "It needs no key and shows how everything works.")));
 }
 
 // The branches of the tree; `go(entryId)` goes to one.

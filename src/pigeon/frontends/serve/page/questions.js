@@ -1,20 +1,24 @@
 // Questions of the agent: about permission, with the change that is asked about, and those of extensions.
 //
-// They stand above the message box and take no key that is meant for the box: Enter, pressed to send a message just when a
-// question comes, must not allow anything. The first answer of any tab counts, and closes the question in the others.
+// They stand above the message box and leave it the keys: what is typed becomes a message, wherever the focus is. Only with an
+// empty box the arrow keys select an answer of the first question, Enter takes it and Esc declines. A message that was begun
+// after the question appeared declines it, and is sent before the answer: then the model reads it together with the refusal.
+// The first answer of any tab counts, and closes the question in the others.
 
 import { byId, element, named, notice, now, say, typing } from "./dom.js";
 import { rendered } from "./rendered.js";
 
 // A question takes neither keys nor clicks before it could be seen with all that it is about: a button must not come under
-// a click that was meant for what stood there before. A key that has answered, held down or struck twice, is for so long
-// neither text nor an answer to the next question. Of one who has just typed, no keys are taken away. In milliseconds.
+// a click that was meant for what stood there before. An Enter so soon after another one is the same, struck twice. Of one who
+// has just typed, no keys are taken away. In milliseconds.
 const SEEN_AFTER = 400;
-const STRAY_FOR = 400;
+const STRUCK_WITHIN = 500;
 const TYPED_WITHIN = 1000;
 // What the answer was to a question that another browser has answered.
 const ANSWERED = { once: "allowed once", session: "allowed for this session", denied: "denied" };
 const ASKING = ["select", "confirm", "input", "editor"];
+const HINT = "Enter to select, Esc to decline";
+const ARROWS = { ArrowUp: -1, ArrowLeft: -1, ArrowDown: 1, ArrowRight: 1 };
 
 export class Questions {
   constructor(focusBox, changed) {
@@ -22,13 +26,20 @@ export class Questions {
     this.focusBox = focusBox;
     this.changed = changed;
     this.conversation = null;
-    this.struck = null;
     this.typedAt = -Infinity;
-    document.addEventListener("keydown", (event) => {
-      // Enter ends a message, and with it the typing.
-      if (event.key === "Enter") this.typedAt = -Infinity;
-      else if (event.key.length === 1 && typing()) this.typedAt = now();
-    }, true);
+    this.enterAt = -Infinity;
+    this.begunAt = null;      // when what stands in the box was begun
+    this.box = byId("message");
+    // Before the box itself, which would recall an earlier message.
+    document.addEventListener("keydown", (event) => this._key(event), true);
+    this.box.addEventListener("input", () => this.noteText(), true);
+  }
+
+  // The text of the box has changed.
+  noteText() {
+    // Who goes on right after a message was sent has not looked up.
+    if (!this.box.value) this.begunAt = null;
+    else this.begunAt ??= now() - this.enterAt < STRUCK_WITHIN ? 0 : now();
   }
 
   use(conversation) {
@@ -72,21 +83,74 @@ export class Questions {
     this.close(id);
   }
 
-  // The number key of an option of the first question; true if there is one, also if it is too early for an answer.
-  key(number, held) {
-    const button = byId("questions").querySelector(`[data-key="${number}"]`);
-    if (button && !held && !button.disabled && !button.closest(".fresh")) {
-      button.click();
-      this.struck = { number, until: now() + STRAY_FOR };
-    }
-    return Boolean(button);
+  // The questions that were not answered here, the oldest first. Who only reads is asked nothing.
+  get _waiting() {
+    return document.body.dataset.scope === "read" ? [] : [...this.open.values()].filter((one) => one.sent === null);
   }
 
-  // Whether a key is still the one that has just answered.
-  isStray(event) {
-    const stray = event.key === this.struck?.number && (event.repeat || now() < this.struck.until);
-    if (!stray) this.struck = null;
-    return stray;
+  // The first one with answers to select.
+  get _first() {
+    return this._waiting.find((one) => one.choices.length > 0);
+  }
+
+  // Decline the oldest question, if there is one; also one that waits for words.
+  decline() {
+    const [question] = this._waiting;
+    if (question && !question.classList.contains("fresh")) this._answer({ id: question.of }, { cancelled: true });
+    return Boolean(question);
+  }
+
+  get canReply() {
+    return Boolean(this._first);
+  }
+
+  // Whether what is in the box would decline the first question.
+  get isReply() {
+    const text = this.box.value.trim();
+    return Boolean(this._first) && text !== "" && !text.startsWith("/") && this.begunAt >= this._first.shownAt;
+  }
+
+  // Hold the first question while a message is sent in its place; gives what to do when that is done, or has failed.
+  hold() {
+    const question = this._first;
+    question.sent = "";
+    question.setEnabled(false);
+    return (sent) => {
+      question.sent = null;
+      question.setEnabled(true);
+      if (sent) this._answer({ id: question.of }, { cancelled: true }, true);
+    };
+  }
+
+  // Nothing that can be part of a sentence answers: it goes to the box.
+  _key(event) {
+    const { key } = event;
+    const plain = !event.ctrlKey && !event.metaKey && !event.altKey;
+    const since = now() - this.enterAt;
+    if (key === "Enter") this.enterAt = now();
+    // Enter ends a message, and with it the typing.
+    if (key === "Enter") this.typedAt = -Infinity;
+    else if (key.length === 1 && typing()) this.typedAt = now();
+    if (!this.open.size || !plain || event.isComposing || event.keyCode === 229 || document.querySelector("dialog[open]")) return;
+    const focused = document.activeElement;
+    const inQuestions = focused !== document.body && byId("questions").contains(focused);
+    if (key.length === 1 && !typing() && (inQuestions || key !== " ")) return this.focusBox();
+    const first = this._first;
+    if (!first || this.box.value || (focused !== this.box && focused !== document.body)) return;
+    if (Object.hasOwn(ARROWS, key)) {
+      event.preventDefault();
+      event.stopPropagation();
+      this._select(first, first.chosen + ARROWS[key]);
+    } else if (key === "Enter" && !event.shiftKey && !matchMedia("(pointer: coarse)").matches) {
+      event.preventDefault();
+      if (!event.repeat && since >= STRUCK_WITHIN) first.choices[first.chosen].click();
+    }
+  }
+
+  _select(question, at) {
+    question.chosen = (at + question.choices.length) % question.choices.length;
+    question.choices.forEach((one, number) => one.classList.toggle("chosen", number === question.chosen));
+    say(question.choices[question.chosen].textContent);
   }
 
   _ask(record) {
@@ -98,8 +162,16 @@ export class Questions {
     const made = element("section", { class: permission ? "question permission fresh" : "question fresh", role: "alertdialog", tabindex: "-1", "aria-labelledby": title.id },
       title, body, form);
     made.sent = null;
+    made.of = record.id;
+    made.shownAt = now();
+    made.choices = [];
+    made.chosen = 0;
+    made.setEnabled = (enabled) => { for (const one of made.querySelectorAll("button, input, textarea")) one.disabled = !enabled; };
     this.open.set(record.id, made);
-    this[`_${record.method}`](record, form, body);
+    this[`_ask_${record.method}`](record, form, body);
+    made.choices = [...form.querySelectorAll("[data-choice]")];
+    made.choices[0]?.classList.add("chosen");
+    if (made.choices.length) form.append(element("p", { class: "note keys" }, HINT));
     if (record.timeout) this._countDown(record, made);
     byId("questions").append(made);
     const seen = () => this._holdOff(made);
@@ -110,8 +182,11 @@ export class Questions {
     } else seen();
     this.changed(this.open.size);
     say(`${permission ? "Permission is needed" : "The agent asks"}: ${named(record.title)}`, true);
-    const idle = now() - this.typedAt > TYPED_WITHIN;
-    if (!typing() || (idle && document.activeElement === byId("message") && byId("message").value === "")) made.focus();
+    const idle = now() - this.typedAt > TYPED_WITHIN && !this.box.value;
+    const free = document.activeElement === document.body || (idle && document.activeElement === this.box);
+    const field = form.querySelector("input, textarea");
+    if (free && field) field.focus();
+    else if (document.activeElement === document.body && !matchMedia("(pointer: coarse)").matches) this.focusBox();
     this.conversation.follow();
   }
 
@@ -129,67 +204,32 @@ export class Questions {
     this.conversation.connection.tell({ type: "extension_ui_response", id: record.id, ...members });
     const question = this.open.get(record.id);
     if (question) question.sent = members.value ?? "";
-    for (const one of question?.querySelectorAll("button, input, textarea") ?? []) one.disabled = true;
+    question?.setEnabled(false);
     if (this.open.get(record.id)?.contains(document.activeElement) || document.activeElement === document.body) this.focusBox();
   }
 
-  _select(record, form) {
-    form.append(...record.options.map((option, at) => element("button", {
-      type: "button", class: /^deny|^no\b|^cancel/i.test(option) ? "deny" : at === 0 ? "first" : "", data: at < 9 ? { key: at + 1 } : {}, onclick: () => this._answer(record, { value: option }),
-    }, named(option), at < 9 ? element("kbd", {}, String(at + 1)) : null)));
-    const deny = record.options.find((option) => /^deny\b/i.test(option));
+  _choice(at, label, answer, kind) {
+    return element("button", { type: "button", class: kind, data: { choice: at + 1 }, onclick: answer }, named(label));
+  }
+
+  _ask_select(record, form) {
+    form.append(...record.options.map((option, at) => this._choice(at, option, () => this._answer(record, { value: option }),
+      /^deny|^no\b|^cancel/i.test(option) ? "deny" : at === 0 ? "first" : "")));
     if (!record.toolCallId) form.append(this._cancel(record));
-    else if (deny) this._refuse(record, form, deny);
   }
 
-  // Deny, and say why or what to do instead. An answer has no room for words, so they are sent as a message that steers the
-  // run, and before the answer: then the model reads them together with the refusal.
-  _refuse(record, form, deny) {
-    const number = record.options.length + 1;
-    const why = element("textarea", { rows: 1, "aria-label": "Why, or what to do instead", placeholder: "Why, or what to do instead" });
-    const send = element("button", { type: "submit", class: "deny" }, "Deny and send");
-    const opens = element("button", { type: "button", class: "deny", data: { key: number }, onclick: () => show(true) }, "Deny and say why\u2026", element("kbd", {}, String(number)));
-    const row = element("div", { class: "why", hidden: true }, why, send);
-    const show = (shown) => {
-      if (shown && opens.closest(".fresh")) return;
-      row.hidden = !shown;
-      opens.hidden = shown;
-      (shown ? why : opens).focus();
-    };
-    why.addEventListener("keydown", (event) => {
-      if (event.isComposing) return;
-      if (event.key === "Escape") { event.stopPropagation(); show(false); }
-      if (event.key === "Enter" && !event.shiftKey) { event.preventDefault(); form.requestSubmit(); }
-    });
-    form.addEventListener("submit", async (event) => {
-      event.preventDefault();
-      const text = why.value.trim();
-      send.disabled = true;
-      try {
-        if (text) await this.conversation.ask("prompt", { message: text, streamingBehavior: "steer" });
-        this._answer(record, { value: deny }, true);
-      } catch (error) {
-        notice(error.message, { kind: "error", key: "send" });
-        send.disabled = false;
-      }
-    });
-    form.append(opens, row);
-  }
-
-  _confirm(record, form, body) {
+  _ask_confirm(record, form, body) {
     body.append(element("p", { class: "lines", dir: "auto" }, named(record.message)));
-    form.append(
-      element("button", { type: "button", class: "first", data: { key: 1 }, onclick: () => this._answer(record, { confirmed: true }) }, "Yes", element("kbd", {}, "1")),
-      element("button", { type: "button", data: { key: 2 }, onclick: () => this._answer(record, { confirmed: false }) }, "No", element("kbd", {}, "2")));
+    form.append(this._choice(0, "Yes", () => this._answer(record, { confirmed: true }), "first"), this._choice(1, "No", () => this._answer(record, { confirmed: false })));
   }
 
-  _input(record, form) {
+  _ask_input(record, form) {
     const input = element("input", { type: "text", placeholder: record.placeholder ?? "", "aria-label": record.title });
     form.addEventListener("submit", (event) => { event.preventDefault(); this._answer(record, { value: input.value }, true); });
     form.append(input, element("button", { type: "submit", class: "first" }, "Answer"), this._cancel(record));
   }
 
-  _editor(record, form) {
+  _ask_editor(record, form) {
     const input = element("textarea", { rows: 8, value: record.prefill ?? "", "aria-label": record.title });
     form.addEventListener("submit", (event) => { event.preventDefault(); this._answer(record, { value: input.value }, true); });
     form.append(input, element("button", { type: "submit", class: "first" }, "Answer"), this._cancel(record));

@@ -27,7 +27,7 @@ KEYS = """
 | Enter | send; while the agent works: send at its next break |
 | Alt-Enter | while the agent works: send when the work is done; otherwise a new line |
 | Ctrl-J, or `\\` and Enter | a new line |
-| Esc, Ctrl-C | stop the agent |
+| Esc, Ctrl-C | decline a question, stop the agent |
 | Ctrl-C twice, Ctrl-D | leave |
 | Tab | complete a command or a file name |
 | Up, Down | your previous messages |
@@ -41,9 +41,9 @@ KEYS = """
 | Ctrl-Z | suspend; `fg` resumes |
 """
 DEFAULTS = (
-    Choice("ask", "Ask before every tool that no rule allows", "a"),
-    Choice("allow", "Ask only where a rule says so", "f"),
-    Choice("deny", "Deny everything that no rule allows", "d"),
+    Choice("ask", "Ask before every tool that no rule allows"),
+    Choice("allow", "Ask only where a rule says so"),
+    Choice("deny", "Deny everything that no rule allows"),
 )
 
 
@@ -190,7 +190,9 @@ class SlashCommands:
                     Notice(f'This model has no level "{rest}"; choose one of {", ".join(levels)}.', "error")
                 )
             choices = [Choice(one, one, hint="now" if one == self._facts.thinking else "") for one in levels]
-            level = await self._view.ask(ChoiceQuestion("Which thinking level?", choices, chosen=self._facts.thinking))
+            level = await self._view.ask(
+                ChoiceQuestion("Which thinking level?", choices, search=True, chosen=self._facts.thinking)
+            )
         if level is not None:
             await self._conversation.set_thinking_level(level)  # type: ignore[arg-type]
             await self._update_facts()
@@ -232,8 +234,10 @@ class SlashCommands:
 
     async def _choose_permissions(self, rest: str) -> None:
         now = await self._conversation.get_permissions()
-        choices = [Choice(one.value, one.label, one.key, "now" if one.value == now.default else "") for one in DEFAULTS]
-        question = ChoiceQuestion("What may tools do in this conversation?", choices, detail=_rules_text(now))
+        choices = [Choice(one.value, one.label, "now" if one.value == now.default else "") for one in DEFAULTS]
+        question = ChoiceQuestion(
+            "What may tools do in this conversation?", choices, detail=_rules_text(now), chosen=now.default
+        )
         chosen = await self._view.ask(question)
         if chosen is None or chosen == now.default:
             return
@@ -256,12 +260,13 @@ class SlashCommands:
     async def ask_trust(self, cwd: str, waiting: list[str]) -> None:
         """Ask whether the files of a folder may be used."""
         choices = (
-            Choice("always", "Yes, always in this folder", "y"),
-            Choice("once", "Yes, this time", "o"),
-            Choice("no", "No", "n"),
+            Choice("always", "Yes, always in this folder"),
+            Choice("once", "Yes, this time"),
+            Choice("no", "No"),
         )
         detail = "\n".join(f"  {path}" for path in waiting)
-        chosen = await self._view.ask(ChoiceQuestion(f"Do you trust the files in {cwd}?", choices, detail=detail))
+        question = ChoiceQuestion(f"Do you trust the files in {cwd}?", choices, detail=detail, chosen="no")
+        chosen = await self._view.ask(question)
         if chosen is None or chosen == "no":
             return
         change = await self._conversation.set_trust(True, remember=chosen == "always")

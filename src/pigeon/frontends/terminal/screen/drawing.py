@@ -21,19 +21,20 @@ ROWS_BELOW = 8
 
 
 class Drawing:
-    """Draws the blocks and the live part of one chat. `app` returns the application, which is created later."""
+    """Draws the blocks and the live part of one chat. `asked_rows` returns the rows of an open question, or 0; `app`
+    returns the application, which is created later."""
 
     def __init__(
         self,
         output: ChatOutput,
         painter: Painter,
         live: LiveView,
-        is_asking: Callable[[], bool],
+        asked_rows: Callable[[], int],
         app: Callable[[], ChatApplication],
     ) -> None:
         self._output = output
         self._live = live
-        self._is_asking = is_asking
+        self._asked_rows = asked_rows
         self._app = app
         self._blocks = BlockQueue(painter, self.refresh)
         self._pauses = 0
@@ -48,8 +49,8 @@ class Drawing:
 
     def live_lines(self) -> Sequence[str]:
         """The lines of the live part as of its last refresh."""
-        size = self._output.get_size()
-        return self._live.draw_or_reuse_lines(size.columns, max(1, size.rows - ROWS_BELOW), self._is_asking())
+        size, asked = self._output.get_size(), self._asked_rows()
+        return self._live.draw_or_reuse_lines(size.columns, max(1, size.rows - ROWS_BELOW - asked), asked > 0)
 
     def refresh(self) -> None:
         """Redraw soon: many changes are combined into one drawing, and do not delay a key."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 PASTED_LINES = 12
 PASTED_CHARACTERS = 1_500
 # Without a key for this long, the person has paused.
-PAUSE_SECONDS = 0.7
+PAUSE_SECONDS = 0.5
 _FOLD = re.compile(r"\[pasted [\d,]+ (?:lines|characters)(?:, number \d+)?\]")
 
 
@@ -56,14 +56,15 @@ class InputLine:
         self._completer = completer
         self._completing: asyncio.Future[None] | None = None
         self._pastes: dict[str, str] = {}
-        self._edited = float("-inf")
+        self._popped = self._begun = float("-inf")
+        self._had_text = False
         self.buffer = _EditableText(
             edit_file,
             multiline=True,
             completer=completer,
             complete_while_typing=True,
             history=history,
-            on_text_changed=self._remember_edit_time,
+            on_text_changed=self._remember_beginning,
         )
 
     @property
@@ -72,9 +73,14 @@ class InputLine:
         return self.buffer.text
 
     @property
-    def seconds_to_pause(self) -> float:
-        """The seconds until the person has paused, if nothing more is written; 0 for an empty line."""
-        return max(0.0, self._edited + PAUSE_SECONDS - self._now()) if self.buffer.text else 0.0
+    def was_just_popped(self) -> bool:
+        """True if Enter was pressed only a moment ago: another one may be the same."""
+        return self._now() - self._popped < PAUSE_SECONDS
+
+    @property
+    def begun_at(self) -> float:
+        """When the text was begun, or the one before it if there was no pause between them."""
+        return self._begun
 
     def set_text(self, text: str) -> None:
         self.buffer.set_document(Document(text, len(text)))
@@ -82,19 +88,24 @@ class InputLine:
     def prepend_text(self, text: str) -> None:
         self.set_text("\n\n".join(part for part in (text, self.buffer.text) if part))
 
-    def pop_text(self) -> str:
-        """The text with everything that was pasted; empties the line. A blank line gives an empty text."""
+    def pop_text(self, remembers: bool = True) -> str:
+        """The text with everything that was pasted, or an empty text if there are only blanks; empties the line.
+
+        With `remembers`, it is added to the history.
+        """
+        self._popped = self._now()
         text = _FOLD.sub(lambda fold: self._pastes.get(fold[0], fold[0]), self.buffer.text)
+        self.clear()
         if not text.strip():
             return ""
-        if self._history.get_strings()[-1:] != [text]:
+        if remembers and self._history.get_strings()[-1:] != [text]:
             self._history.append_string(text)
-        self.clear()
         return text
 
     def clear(self) -> None:
         self.buffer.reset()
         self._pastes.clear()
+        self._had_text = False
 
     def paste(self, text: str) -> None:
         """Insert pasted text, or a few words that represent it."""
@@ -143,5 +154,9 @@ class InputLine:
         """What was sent before, newest first, without repetitions."""
         return list(dict.fromkeys(reversed(self._history.get_strings())))[:most]
 
-    def _remember_edit_time(self, buffer: Buffer) -> None:
-        self._edited = self._now()
+    def _remember_beginning(self, buffer: Buffer) -> None:
+        has_text = bool(buffer.text)
+        # Who goes on right after a message was sent has not looked up.
+        if has_text and not self._had_text and not self.was_just_popped:
+            self._begun = self._now()
+        self._had_text = has_text

@@ -13,6 +13,8 @@ from prompt_toolkit.input.vt100_parser import Vt100Parser
 from prompt_toolkit.key_binding import KeyBindings, KeyPress, KeyPressEvent, merge_key_bindings
 from prompt_toolkit.keys import Keys
 
+from pigeon.frontends.terminal.screen.question_panel import LIST_ROWS
+
 if TYPE_CHECKING:
     from prompt_toolkit.key_binding import KeyBindingsBase
 
@@ -56,13 +58,17 @@ def read_typed_ahead(terminal: int) -> list[KeyPress]:
 
 def make_chat_keys(screen: Screen) -> KeyBindingsBase:
     """The keys of the input and of the conversation."""
-    parts = (_make_writing_keys, _make_recall_and_edit_keys, _make_stopping_keys, _make_model_and_view_keys)
+    # Of several that fit, the last one is used.
+    parts = (
+        *(_make_writing_keys, _make_recall_and_edit_keys, _make_stopping_keys, _make_model_and_view_keys),
+        _make_question_keys,
+    )
     return merge_key_bindings([part(screen) for part in parts])
 
 
 def _make_writing_keys(screen: Screen) -> KeyBindings:
     keys = KeyBindings()
-    writing = Condition(lambda: not screen.panel.is_active)
+    writing = Condition(lambda: not screen.panel.has_focus)
 
     @keys.add("enter", filter=writing & completion_is_selected)
     def _(event: KeyPressEvent) -> None:
@@ -77,7 +83,7 @@ def _make_writing_keys(screen: Screen) -> KeyBindings:
             buffer.delete_before_cursor()
             buffer.insert_text("\n")
         else:
-            screen.submit_input("send")
+            screen.press_enter(followed=bool(event.key_processor.input_queue))
 
     @keys.add("c-j", filter=writing)
     def _(event: KeyPressEvent) -> None:
@@ -103,7 +109,7 @@ def _make_writing_keys(screen: Screen) -> KeyBindings:
 
 def _make_recall_and_edit_keys(screen: Screen) -> KeyBindings:
     keys = KeyBindings()
-    writing = Condition(lambda: not screen.panel.is_active)
+    writing = Condition(lambda: not screen.panel.has_focus)
 
     @keys.add("escape", "up", filter=writing)
     def _(event: KeyPressEvent) -> None:
@@ -123,7 +129,7 @@ def _make_recall_and_edit_keys(screen: Screen) -> KeyBindings:
 
 def _make_stopping_keys(screen: Screen) -> KeyBindings:
     keys = KeyBindings()
-    writing = Condition(lambda: not screen.panel.is_active)
+    writing = Condition(lambda: not screen.panel.has_focus)
     working = Condition(lambda: screen.is_working)
     empty = Condition(lambda: not screen.line.text)
 
@@ -157,7 +163,7 @@ def _make_stopping_keys(screen: Screen) -> KeyBindings:
 
 def _make_model_and_view_keys(screen: Screen) -> KeyBindings:
     keys = KeyBindings()
-    writing = Condition(lambda: not screen.panel.is_active)
+    writing = Condition(lambda: not screen.panel.has_focus)
     empty = Condition(lambda: not screen.line.text)
 
     for key, kind in HANDED_ON.items():
@@ -174,5 +180,27 @@ def _make_model_and_view_keys(screen: Screen) -> KeyBindings:
     @keys.add("c-t")
     def _(event: KeyPressEvent) -> None:
         screen.toggle_thinking()
+
+    return keys
+
+
+def _make_question_keys(screen: Screen) -> KeyBindings:
+    """The keys of a question of the agent; none of them can be part of a sentence."""
+    keys = KeyBindings()
+    asking = Condition(lambda: screen.panel.is_active and not screen.panel.has_focus)
+    choosing = Condition(lambda: screen.panel.has_choices and not screen.line.text)
+    empty = Condition(lambda: not screen.line.text)
+
+    for key, by in (("up", -1), ("s-tab", -1), ("down", 1), ("tab", 1)):
+        keys.add(key, filter=choosing)(lambda event, by=by: screen.panel.move_selection(by))
+    for key, by in (("pageup", -LIST_ROWS), ("pagedown", LIST_ROWS)):
+        keys.add(key, filter=choosing)(lambda event, by=by: screen.panel.move_selection(by, wraps=False))
+
+    @keys.add("escape", filter=asking & empty, eager=True)
+    @keys.add("escape", filter=asking & ~has_completions)
+    @keys.add("c-c", filter=asking & empty)
+    @keys.add("c-d", filter=asking & empty)
+    def _(event: KeyPressEvent) -> None:
+        screen.panel.finish(None)
 
     return keys

@@ -34,6 +34,7 @@ from pigeon.frontends.terminal.screen.keys import make_chat_keys, read_typed_ahe
 from pigeon.frontends.terminal.screen.live_rows import LiveRows
 from pigeon.frontends.terminal.screen.live_view import LiveView
 from pigeon.frontends.terminal.screen.question_panel import QuestionPanel
+from pigeon.frontends.terminal.screen.question_turns import QuestionTurns
 from pigeon.frontends.terminal.screen.screen_layout import ScreenLayout
 from pigeon.frontends.terminal.transcript import ChatTranscript
 from pigeon.frontends.terminal.view import Choice, ChoiceQuestion, Question
@@ -97,12 +98,16 @@ class Screen:
             self._output,
             painter,
             LiveView(transcript, painter, now),
-            lambda: self.panel.is_active,
+            lambda: self.panel.rows if self.panel.is_active else 0,
             lambda: self.app,
         )
         is_roomy = Condition(lambda: self._output.get_size().rows >= ROOMY_ROWS)
-        self.panel = QuestionPanel(painter, self.refresh, self._focus_input, is_roomy, self._drawing.show_lines)
         self.line = InputLine(completer, InputHistory(history), now, edit_file)
+        show_lines = self._drawing.show_lines
+        self.panel = QuestionPanel(
+            painter, self.line, self.refresh, self._focus_input, is_roomy, show_lines, lambda: self.width
+        )
+        self._questions = QuestionTurns(self.panel, self.line, now, self.show)
         rows = LiveRows(self._drawing.live_lines, lambda: self.app.renderer.last_rendered_screen)
         layout = ScreenLayout(self.line, self.panel, facts, widgets, painter.signs, lambda: self.width, is_roomy)
         self.app = ChatApplication(
@@ -120,6 +125,7 @@ class Screen:
             color_depth=None if colours else ColorDepth.DEPTH_1_BIT,
         )
         self.app.after_render.add_handler(rows.restore_left_out_rows)
+        self._questions.watch_keys(self.app)
 
     # View
 
@@ -130,17 +136,10 @@ class Screen:
         self._drawing.refresh()
 
     async def ask(self, question: Question) -> str | None:
-        """Show the question in place of the input until it is answered.
+        return await self._questions.ask(question, self.app)
 
-        It waits while the person is writing: the next letter would count as an answer.
-        """
-        detail = await asyncio.to_thread(self.panel.paint_detail, question, self.width)
-        while left := self.line.seconds_to_pause:  # noqa: ASYNC110 - writing begins and pauses many times
-            await asyncio.sleep(left)
-        try:
-            return await self.panel.ask(question, detail, self.app)
-        finally:
-            self._focus_input()
+    def decline(self) -> None:
+        self.panel.decline_held()
 
     def _focus_input(self) -> None:
         with suppress(ValueError):
@@ -199,6 +198,26 @@ class Screen:
         """Keep a reference to a task that a key started until it is done."""
         self._tasks.add(work)
         work.add_done_callback(self._tasks.discard)
+
+    def press_enter(self, followed: bool) -> None:
+        """Enter in the input: send what is written, or answer the open question.
+
+        With a question open, an Enter that came together with further keys belongs to a text, as when it is pasted.
+        """
+        panel, line = self.panel, self.line
+        if panel.is_active and followed:
+            line.buffer.insert_text("\n")
+        elif panel.is_answered_by_text:
+            panel.finish(line.pop_text(remembers=False))
+        elif panel.has_choices and not line.text:
+            # Not by an Enter that was pressed twice to send a message.
+            if not line.was_just_popped:
+                panel.select()
+        elif panel.is_declined_by_text:
+            panel.hold()
+            self.submit_input("reply")
+        else:
+            self.submit_input("send")
 
     def submit_input(self, how: InputKind) -> None:
         """Submit the written text as an input of this kind."""

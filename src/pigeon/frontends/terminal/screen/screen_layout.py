@@ -49,7 +49,7 @@ class ScreenLayout:
     def make_container(self, rows: LiveRows) -> AnyContainer:
         """The whole lower part, with these rows as the live part."""
         asking = Condition(lambda: self._panel.is_active)
-        writing = ~asking
+        writing = Condition(lambda: not self._panel.has_focus)
         rule = Window(height=1, char=self._signs["rule"], style="class:rule")
         return HSplit(
             [
