@@ -231,7 +231,9 @@ class AttackedServer(PigeonServer):
         # The library offers nothing but what it is told to, and takes nothing else for an answer.
         offered = [Subprotocol(one) for one in more.pop("Sec-WebSocket-Protocol", "").split(", ") if one]
         times = {"open_timeout": WAIT, "close_timeout": 1}
-        return connect(address, additional_headers=more, max_size=None, ssl=self._socket_tls, subprotocols=offered or None, **times)
+        return connect(
+            address, additional_headers=more, max_size=None, ssl=self._socket_tls, subprotocols=offered or None, **times
+        )
 
     def socket_of(self, id: str, scope: str) -> ClientConnection:
         """A WebSocket with the token of a scope."""

@@ -337,7 +337,8 @@ def test_the_export_is_a_page_with_what_was_said(tab: Tab, models: ModelServer, 
     tab.shows("Worth keeping.", "#entries")
     tab.wait_until_settled()
     tab.ask(
-        "window.saved = new Promise((done) => { URL.createObjectURL = (blob) => { done(blob.text()); return 'blob:x'; };"
+        "window.saved = new Promise((done) => {"
+        " URL.createObjectURL = (blob) => { done(blob.text()); return 'blob:x'; };"
         " HTMLAnchorElement.prototype.click = function () { window.savedAs = this.download; }; }), null"
     )
     tab.ask("document.querySelector('#export').click()")

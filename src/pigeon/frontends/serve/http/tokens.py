@@ -62,7 +62,7 @@ class Tokens:
         return matching[0] if matching else None
 
     def find_cookie_token(self, value: str) -> Token | None:
-        """The token that a cookie of `create_cookie` stands for. Whoever has it may open the empty page and no more."""
+        """The token that a cookie of `create_cookie` stands for. Alone, it opens the empty page and no more."""
         self._read_if_changed()
         until, _, proof = value.partition(".")
         if not (until.isascii() and until.isdigit() and len(until) < 20 and self._wall() < int(until)):
