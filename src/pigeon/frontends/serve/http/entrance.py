@@ -9,8 +9,8 @@ the token:
     cookie + POST   also one of the three things that pages of other sites cannot send: our Origin, our Sec-Fetch-Site,
                     or a body that is called JSON
 
-Browsers send a cookie to every port of a host, so another server on this machine may have received ours. It opens nothing
-without the key that our page keeps, which comes in a header, or as a subprotocol of a WebSocket.
+Browsers send a cookie to every port of a host, so another server on this machine may have received ours. It opens
+nothing without the key that our page keeps, which comes in a header, or as a subprotocol of a WebSocket.
 
 Wrong tokens are counted per peer, and beyond a limit answered with 429; a valid token is never refused because of
 others' wrong ones.
