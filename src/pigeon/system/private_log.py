@@ -17,8 +17,10 @@ from pigeon.wire.errors import StartupError
 
 
 class PrivateLog:
-    """Takes lines from any thread; an existing file is replaced, so that nothing of the new one is seen where the old one
-    is open, or has another name."""
+    """Takes lines from any thread.
+
+    An existing file is replaced, so that nothing of the new one is seen where the old one is open or has another name.
+    """
 
     def __init__(
         self,
