@@ -135,7 +135,7 @@ def _hide_from_other_processes() -> None:
 def _name_process(program: str) -> None:
     """Have `pgrep pigeon` and `top` show the name of the program: they would show that of Python, which `bin/pigeon`
     has become."""
-    if not program.startswith("-"):
+    if not program.startswith(("-", "_")):  # `python -c`, and `__main__.py` of `python -m`
         _call_prctl(PR_SET_NAME, os.fsencode(program))
 
 
