@@ -20,7 +20,6 @@ import sys
 import tempfile
 import threading
 import time
-import tomllib
 from collections.abc import Callable
 from inspect import CO_OPTIMIZED
 from pathlib import Path
@@ -175,8 +174,6 @@ def _python_of(root: Path) -> str:
 
 def _run_traced(root: Path, log: Path, arguments: list[str]) -> None:
     """Call the program's entry point under a profile function; what was called is written when the process ends."""
-    declared = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]["scripts"]["pigeon"]
-    module, _, name = declared.partition(":")
     package = f"{root / 'src' / 'pigeon'}{os.sep}"
     calls: list[tuple[str, str, float, int]] = []
 
@@ -190,7 +187,7 @@ def _run_traced(root: Path, log: Path, arguments: list[str]) -> None:
     sys.argv = ["pigeon", *arguments]
     threading.setprofile(profile)
     sys.setprofile(profile)
-    getattr(importlib.import_module(module), name)()
+    importlib.import_module("pigeon.cli.main").main()
 
 
 def _is_named_function(code: CodeType) -> bool:

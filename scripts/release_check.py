@@ -8,7 +8,6 @@ name is not there either. `--out DIR` keeps the two files.
 from __future__ import annotations
 
 import argparse
-import configparser
 import os
 import shutil
 import subprocess
@@ -105,15 +104,17 @@ def unpack_wheel(wheel: Path, venv: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(site)
     [about] = site.glob("*.dist-info")
-    entries = configparser.ConfigParser()
-    entries.read(about / "entry_points.txt")
-    for name, entry in entries["console_scripts"].items():
-        module, _, function = entry.partition(":")
-        script = venv / "bin" / name
-        script.write_text(f"#!{venv}/bin/python\nimport sys\nfrom {module} import {function}\nsys.exit({function}())\n")
-        script.chmod(0o755)
+    for script in site.glob("*.data/scripts/*"):
+        install_script(script, venv / "bin" / script.name, f"{venv}/bin/python")
     for name in required_distributions(metadata.PathDistribution(about)):
         _link_distribution(metadata.distribution(name), venv, site)
+
+
+def install_script(script: Path, place: Path, python: str) -> None:
+    """Install a script of a wheel; an installer writes into the first line which Python it is for."""
+    text = script.read_text()
+    place.write_text(f"#!{python}\n{text.partition(chr(10))[2]}" if text.startswith("#!python") else text)
+    place.chmod(0o755)
 
 
 def required_distributions(of: metadata.Distribution) -> set[str]:

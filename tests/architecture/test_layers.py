@@ -69,7 +69,6 @@ EDGES: dict[str, set[str]] = {
     "frontends.batch": {
         *("app", "agent.inference", "agent.output_schema", "export.escaping", "export.style", "secrets.redactor"),
         *(
-            "providers.catalog.built_in",
             "providers.local_models",
             "providers.scripted",
             "providers.http.certificates",
@@ -80,7 +79,7 @@ EDGES: dict[str, set[str]] = {
         *("export.page_writer", "frontends", "transport", "sandbox.written_folders", "wire", "system"),
     },
     "frontends.terminal": {
-        *("frontends", "providers.catalog.built_in", "providers.demo.api", "sdk", "session.history.file_store"),
+        *("app.models", "frontends", "providers.demo.api", "sdk", "session.history.file_store"),
         *("providers.explanations", "sandbox.written_folders", "tools.catalog", "transport", "wire", "system"),
     },
     "frontends.acp": {

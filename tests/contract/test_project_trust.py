@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,10 @@ def lay_traps(folders: AgentFolders) -> Path:
     return mark
 
 
+# The watch comes by PYTHONPATH, which the installed command ignores.
+WATCHABLE = [sys.executable, "-m", "pigeon"]
+
+
 def watched(folders: AgentFolders) -> tuple[dict[str, str], Path]:
     """An environment in which everything that is opened is written down."""
     folder, log = folders.temp / "watch", folders.temp / "opened"
@@ -120,7 +125,7 @@ def test_nothing_of_an_untrusted_project_runs_or_is_even_opened(
 ) -> None:
     mark = lay_traps(folders)
     env, log = watched(folders)
-    host = start(*options, env=env)
+    host = start(*options, env=env, program=WATCHABLE)
     request = whole_life(host, server)
     host.close()
     assert not mark.exists(), mark.read_text()
@@ -142,7 +147,9 @@ def test_nor_is_anything_of_an_untrusted_folder_that_a_session_brings(
     session = folders.temp / "s.jsonl"
     session.write_text(json.dumps({**HEADER, "cwd": str(home.work)}) + "\n")
     env, log = watched(folders)
-    host = start(*([way, str(session)] if way.startswith("-") else []), "--approve", env=env, keeps=True)
+    host = start(
+        *([way, str(session)] if way.startswith("-") else []), "--approve", env=env, keeps=True, program=WATCHABLE
+    )
     if not way.startswith("-"):
         host.ask("switch_session", sessionPath=str(session))
     assert host.ask("get_trust")["cwd"] == str(home.work)

@@ -44,6 +44,7 @@ class ToolServer:
     def __init__(self, mode: str) -> None:
         self.mode = mode
         self.more_tools = 0
+        self.says_of_echo = "Say the text again"
         self.asked: dict[Any, Any] = {}
         self.answered = threading.Condition()
         self.cancelled: set[Any] = set()
@@ -124,7 +125,7 @@ class ToolServer:
             return {"tools": [tool(f"page_{page}", "A page")], "nextCursor": str(page + 1)}
         count = int(os.environ.get("TOOLS", "0"))
         listed = [
-            tool("echo", "Say the text again", reads=True),
+            tool("echo", self.says_of_echo, reads=True),
             tool("slow", "Answers when it is told to"),
             tool("fail", "Fails"),
             tool("picture", "Shows a picture", reads=True),
@@ -215,6 +216,7 @@ class ToolServer:
 
     def call_grow(self, id: Any, params: dict[str, Any], arguments: dict[str, Any]) -> Any:
         self.more_tools += 1
+        self.says_of_echo = str(arguments.get("text", self.says_of_echo))
         send({"method": "notifications/tools/list_changed"})
         return text("grown")
 

@@ -15,15 +15,19 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from fakes.tool_run import PlainFitter, call_tool, paths_in, prepare_call, subject_of, text_of
-from pigeon.agent.interfaces import PreparedCall
+from pigeon.agent.inference import ToolSpec
+from pigeon.agent.interfaces import ArgumentTool, PreparedCall, ToolRun
+from pigeon.agent.scope import Scope
 from pigeon.permissions.gate import PermissionGate, PermissionQuestion, make_visible, outcome_of
 from pigeon.permissions.gate_chain import chain_gates
 from pigeon.permissions.protected import ProtectedPlaces
 from pigeon.permissions.rules import PermissionLayers, build_layers, ruling_of
 from pigeon.system.paths import PathResolver
 from pigeon.tools.read import ReadTool
+from pigeon.wire.base import Json
 from pigeon.wire.content import ToolCall
 from pigeon.wire.dialogs import ALLOW_ALWAYS, ALLOW_ONCE, DENY
 from pigeon.wire.errors import ToolFailed
@@ -316,6 +320,28 @@ def test_names_in_the_arguments_of_a_foreign_tool_are_matched_like_texts() -> No
     assert verdict_of(allowing, "make", **{"file-name": "src/b"}) == "allow"
 
 
+def test_allowances_of_a_foreign_tool_cover_every_argument_together() -> None:
+    one = {"allow": ["deploy(env=dev)"], "default": "ask"}
+    assert verdict_of(one, "deploy", env="dev") == "allow"
+    for arguments in (
+        {}, {"env": "prod"}, {"env": "dev", "command": "rm -rf /"}, {"env": "dev", "force": True},
+        {"env": "dev", "targets": []}, {"env": "dev", "more": None}, {"env": ["dev", "prod"]}, {"env": []},
+        {"env": "dev", "x": {"env": "dev"}}, {"Env": "dev"}, {"env": "dev", "": "x"},
+    ):  # fmt: skip
+        assert verdict_of(one, "deploy", **arguments) == "ask", arguments
+    two = {"allow": ["deploy(env=dev)", "deploy(region=eu-*)"], "default": "ask"}
+    assert verdict_of(two, "deploy", env="dev", region="eu-1") == "allow"
+    assert verdict_of(two, "deploy", env="dev", region="us-1") == "ask"
+    assert verdict_of(two, "deploy", env="dev", region="eu-1", force="yes") == "ask"
+    rest = {"allow": ["deploy(env=dev)", "deploy(src/*)", "deploy(lib/*)"], "default": "ask"}
+    assert verdict_of(rest, "deploy", env="dev", a="src/x", b="src/y") == "allow"
+    assert verdict_of(rest, "deploy", env="dev", a="src/x", b="lib/y") == "ask"
+    assert verdict_of(rest, "deploy", env="prod", a="src/x") == "ask"
+    some = {"allow": ["deploy(env=dev)", "deploy(env=test)", "deploy(command=git *)"], "default": "ask"}
+    assert verdict_of(some, "deploy", env="test", command="git log") == "allow"
+    assert verdict_of(some, "deploy", env="test", command="git log; rm x") == "ask"
+
+
 def test_an_allowance_of_a_foreign_tool_does_not_reach_above_its_folder() -> None:
     allowing = {"allow": ["open(file=src/*)", "run(git *)"], "default": "ask"}
     assert verdict_of(allowing, "open", file="src/a") == "allow"
@@ -379,6 +405,47 @@ async def test_a_yes_for_the_session_is_remembered_for_that_call_only() -> None:
     assert len(host.asked) == 1
     await asking.before_call(await push("git push --force"))
     assert len(host.asked) == 2
+
+
+class Deploying(ArgumentTool):
+    reads_only = False
+
+    def __init__(self, about: str, said: bool = True, **properties: Json) -> None:
+        self.spec = ToolSpec("deploy", about, {"type": "object", "properties": properties})
+        self._said = said
+
+    @property
+    def definition(self) -> ToolSpec | None:
+        return self.spec if self._said else None
+
+    async def execute(self, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
+        raise NotImplementedError
+
+
+async def test_a_yes_for_the_session_ends_when_the_tool_says_something_else_about_itself() -> None:
+    host = answering(ALLOW_ALWAYS)
+    asking = gate(host, rules_from({"ask": ["deploy"]})[0])
+
+    async def deploy(tool: Deploying) -> int:
+        prepared = PreparedCall(ToolCall(id="1", name="deploy", arguments={}), tool, Scope())
+        await prepared.replace_arguments({"to": "dev"})
+        await asking.before_call(prepared)
+        return len(host.asked)
+
+    assert [await deploy(Deploying("Deploys")) for _ in range(2)] == [1, 1]
+    assert await deploy(Deploying("Deploys, and deletes what was there")) == 2
+    assert await deploy(Deploying("Deploys", force={"type": "boolean", "default": True})) == 3
+    assert await deploy(Deploying("Deploys")) == 3
+    # One that has not said what it means is asked about each time.
+    assert [await deploy(Deploying("", said=False)) for _ in range(2)] == [4, 5]
+    kept = asking.list_session_allowances()
+    later = gate(host, rules_from({"ask": ["deploy"]})[0])
+    later.allow_calls([replace(one, definition="") for one in kept])
+    asking = later
+    assert await deploy(Deploying("Deploys")) == 6
+    asking = gate(host, rules_from({"ask": ["deploy"]})[0])
+    asking.allow_calls(kept)
+    assert await deploy(Deploying("Deploys")) == 6
 
 
 async def test_no_more_than_a_thousand_answers_are_remembered() -> None:

@@ -44,6 +44,8 @@ def test_an_address_shows_everything_but_its_keys(text: str, masked: str) -> Non
     ("text", "masked"),
     [
         ("https://h/v1?api-version=2024-10-01&k=abc", "https://h/v1?api-version=2024-10-01&k=***"),
+        ("https://h/v1?S3cret&v#frag-S3cret", "https://h/v1?***&v#***"),
+        ("https://h/v1;S3cret/x?alt", "https://h/v1;***"),
         ("https://h/s/NTQ5ZmE1abcdef0123456789/mcp", "https://h/s/***/mcp"),
         ("https://h/openai/deployments/gpt-4.1-mini/chat", "https://h/openai/deployments/gpt-4.1-mini/chat"),
         ("npx server ghp_0123456789abcdefghijABCDEFGHIJ012345", "npx server ghp_***"),

@@ -11,6 +11,7 @@ N=100000 SEED=1` tries many; a few are part of the tests.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import random
 import shlex
@@ -72,6 +73,10 @@ SCRIPTS = [
     'bash -c \'eval "$1"\' _ %s', 'x=%s; declare -n y=x; eval "$y"', "complete -C %s x; compgen -C %s x", "bind -x %s",
     'f() { eval "$1"; }; f %s', 'f() { bash -c "$*"; }; f %s', "bash -O extglob -c %s", "bash --norc -c %s",
     "eval '' %s", "eval : \\; %s", 'a=(%s); eval "${a[0]}"', 'export x=%s; bash -c \'eval "$x"\'',
+    "trap %s DEBUG; ok", "trap %s ERR; ! ok; false", "exec <<<%s; bash", "( bash ) <<<%s", "f() { sh; }; f <<<%s",
+    "echo %s | { ok; sh; }", ". /dev/fd/3 3<<<%s", 'read -r c <<<%s; sh -c "$c"', "PS1='$(%r)' bash -i <<<ok",
+    "command_not_found_handle() { %r; }; nosuch", "bash --rcfile <(echo %s) -i <<<ok", 'read -r c <<<%s; trap "$c" 0',
+    'export c=%s; find . -maxdepth 0 -exec sh -c \'eval "$c"\' \\;', "coproc sh <<<%s; wait", "builtin . <(echo %s)",
     'x=%s bash -c \'eval "$x"\'', "time bash -c %s", "! eval %s", "{ eval %s; }", "sudo sh -c %s",
     "test -v 'a[$('%s')]'", "let 'a[$('%s')]=1'", "printf -v 'a[$('%s')]' x", "read 'a[$('%s')]' <<<x",
     "unset 'a[$('%s')]'", "declare 'a[$('%s')]=1'", "declare -i x='a[$('%s')]'",
@@ -147,6 +152,13 @@ INDIRECT = [
     "local x=zap; zap v", "x=(zap v); ${x[@]}", "x=zap; ${x%q} v", "x=zap; ${x,,} v", "x=zap; ${!y} v; zap v",
     "f() { local x=zap; $x v; }; f", "f() { $x v; }; x=zap; f", "x=zap; (($x v)); $x v",
     "select x in zap; do $x v; break; done <<<1", "case zap in *) zap v;; esac", "x=zap:; IFS=:; $x v",
+    "read -r x y <<<'zap v'; env $x $y", "IFS= read -r a <<<'zap'; command \"$a\" v", 'a=zap; nohup "$a" v',
+    "read -a x <<<'zap v'; env \"${x[@]}\"", "mapfile -t x <<<'zap'; env $x v", "echo zap | { read x; nice $x v; }",
+    "while read l; do env $l; done <<<'zap v'", 'select c in zap; do env "$c" v; break; done <<<1', "zap$IFS'v'",
+    "zap${IFS}v", "IFS=/; a=zap/v; $a", "x=-exec; find . -maxdepth 0 $x zap v \\;", "printf 'zap v' | xargs",
+    "shopt -s lastpipe; echo zap | read x; $x v", "${PATH%%:*}/zap v", "~+/../bin/zap v", "history -s zap v; fc -s",
+    "f() { zap v; }; export -f f; bash -c f", "declare -l x=ZAP; $x", 'a=(nice -n 3 zap v); "${a[@]}"',
+    'a=(-exec zap v \\;); find . -maxdepth 0 "${a[@]}"', "printf 'zap\\0v' | xargs -0", 'm=(zap); env "${m[@]}" v',
     "IFS=,; x=zap,v; $x", "x=$'zap\\tv'; $x", 'x="zap v"; $x', "x='zap v' y=1; $x",
 ]
 SIGNS = [
@@ -328,10 +340,14 @@ def find_mistakes(command: str, run: ShellRun) -> Iterator[str]:
         yield f"the wide rules allowed {run}"
 
 
-def fuzz(seed: int, count: int, folder: Path) -> Iterator[tuple[str, str]]:
-    """Yields the commands from a seed that are judged wrongly, each with the reason."""
+def fuzz(seed: int, count: int, folder: Path, seconds: float = math.inf) -> Iterator[tuple[str, str]]:
+    """Yields the commands from a seed that are judged wrongly, each with the reason; ends early after so many
+    seconds."""
     shell, maker = StubShell(folder), CommandMaker(seed)
+    until = time.monotonic() + seconds
     for _ in range(count):
+        if time.monotonic() > until:
+            return
         command = maker.make()
         for name in ("bash", "dash"):
             for mistake in find_mistakes(command, shell.run(command, name)):

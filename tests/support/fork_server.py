@@ -109,7 +109,7 @@ class ForkServer:
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             subprocess.run(
-                [_interpreter(script), str(PROGRAM), "serve", str(theirs.fileno()), script, self.address],
+                [_interpreter(script), "-I", str(PROGRAM), "serve", str(theirs.fileno()), script, self.address],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(),),
@@ -154,9 +154,11 @@ class ForkServer:
 
 
 def _interpreter(script: str) -> str:
-    """The Python that the script names in its first line; agents know it as `sys.executable`."""
-    with open(script, "rb") as file:
-        named = file.readline().removeprefix(b"#!").strip().decode()
+    """The Python that the installer has written beside the script; agents know it as `sys.executable`."""
+    try:
+        named = Path(script).with_name("pigeon-main").read_text().partition("\n")[0].removeprefix("#!")
+    except FileNotFoundError:
+        return sys.executable
     return named if "python" in Path(named).name else sys.executable
 
 

@@ -34,6 +34,8 @@ import types
 
 PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 PROGRAMS = ("pigeon.__main__", "pigeon.system.process.helper_main")
+# What `bin/pigeon-main` does, once it runs isolated.
+PROGRAM = "from pigeon.cli.main import main\nmain()\n"
 COMM = "/proc/self/comm"
 LOCALE = ("LC_ALL", "LC_CTYPE", "LANG")
 
@@ -71,9 +73,7 @@ def serve_forks() -> None:
     listener.listen()
     _report(control, os.getpid())
     script = sys.argv[3]
-    sys.path[0] = os.path.dirname(script)
-    with open(script, encoding="utf-8") as file:
-        program = compile(file.read(), script, "exec")
+    program = compile(PROGRAM, script, "exec")
     _warm_up()
     gc.freeze()
     with contextlib.suppress(EOFError):
@@ -201,9 +201,10 @@ def _become(received: list[int], program: types.CodeType) -> None:
         os.environ.update(environment)
         if not any(environment.get(name) for name in LOCALE):
             os.environ["LC_CTYPE"] = "C.UTF-8"  # as the interpreter does at its start where no locale is set
+        os.environ["PWD"] = os.getcwd()  # as the shell does that runs the script
         sys.argv[:] = [program.co_filename, *arguments]
         module = types.ModuleType("__main__")
-        module.__file__ = program.co_filename
+        module.__file__ = f"{program.co_filename}-main"
         sys.modules["__main__"] = module
         exec(program, module.__dict__)
     except SystemExit as end:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
 
+from websockets import Subprotocol
 from websockets.sync.client import ClientConnection, connect
 
 from support.agent_folders import AgentFolders
@@ -226,9 +227,13 @@ class AttackedServer(PigeonServer):
         address = f"ws://{self.host}/api/sessions/{id}/rpc{query}"
         if self._socket_tls is not None:
             address = f"wss://localhost:{self.port}/api/sessions/{id}/rpc{query}"
-        more = headers or {}
+        more = dict(headers or {})
+        # The library offers nothing but what it is told to, and takes nothing else for an answer.
+        offered = [Subprotocol(one) for one in more.pop("Sec-WebSocket-Protocol", "").split(", ") if one]
         times = {"open_timeout": WAIT, "close_timeout": 1}
-        return connect(address, additional_headers=more, max_size=None, ssl=self._socket_tls, **times)
+        return connect(
+            address, additional_headers=more, max_size=None, ssl=self._socket_tls, subprotocols=offered or None, **times
+        )
 
     def socket_of(self, id: str, scope: str) -> ClientConnection:
         """A WebSocket with the token of a scope."""

@@ -31,7 +31,7 @@ from pigeon.session.bus import Bus
 from pigeon.session.compaction.compaction import Compaction
 from pigeon.session.compaction.summarizer import Summarizer
 from pigeon.session.context.transcript import Transcript
-from pigeon.session.dependencies import Dependencies
+from pigeon.session.dependencies import Dependencies, KeptAllowance
 from pigeon.session.history.journal import Journal
 from pigeon.session.history.trash import SessionTrash
 from pigeon.session.hooks import Hooks, NoHooks
@@ -51,7 +51,7 @@ from pigeon.system.project_files import ProjectFiles
 from pigeon.system.shell.artifacts import Artifacts
 from pigeon.system.shell.shell import Shell, Workplace
 from pigeon.tools.catalog import facts_of, list_plan_tool_names
-from pigeon.wire.answers import Accepted, Permissions, SessionAllowance, SlashCommand, TrustChange, TrustState
+from pigeon.wire.answers import Accepted, Permissions, SlashCommand, TrustChange, TrustState
 from pigeon.wire.base import ABSENT
 from pigeon.wire.content import ImageContent, TextContent, ToolCall, text_of
 from pigeon.wire.entries import CompactionEntry
@@ -149,10 +149,10 @@ class NoPermissions:
     def set_host_mode(self, mode: Any) -> None:
         raise NotImplementedError
 
-    def list_session_allowances(self) -> list[SessionAllowance]:
+    def list_session_allowances(self) -> list[KeptAllowance]:
         return []
 
-    def restore_allowances(self, calls: Sequence[SessionAllowance]) -> None:
+    def restore_allowances(self, calls: Sequence[KeptAllowance]) -> None:
         raise NotImplementedError
 
     def current_permissions(self) -> Permissions:

@@ -278,6 +278,12 @@ class Tool(Protocol):
     def spec(self) -> ToolSpec: ...
 
     @property
+    def definition(self) -> ToolSpec | None:
+        """What its calls mean, as far as it has been said: a person's yes to more than one call holds only as long as
+        this stays the same. None if it is not known yet."""
+        ...
+
+    @property
     def reads_only(self) -> bool:
         """True if neighbouring calls may run in parallel with it."""
         ...
@@ -308,6 +314,10 @@ class ArgumentTool:
     """The common part of every `Tool` whose subject is its arguments, whatever they mean."""
 
     spec: ToolSpec
+
+    @property
+    def definition(self) -> ToolSpec | None:
+        return self.spec
 
     @property
     def facts(self) -> ToolFacts:

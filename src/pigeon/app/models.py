@@ -36,6 +36,7 @@ from pigeon.secrets.redactor import Redactor
 from pigeon.session.model_choice import ModelOptions, ScopedModel
 from pigeon.system.environment import Environment
 from pigeon.system.process.start import ProcessOwner
+from pigeon.system.process.variables import is_proxy
 from pigeon.wire.base import value_or_default
 from pigeon.wire.errors import StartupError
 from pigeon.wire.model import LEVELS, Model, ThinkingLevel
@@ -69,6 +70,23 @@ def make_registry(
     return registry
 
 
+def list_secret_variables(folder: str, variables: Mapping[str, str]) -> set[str]:
+    """The variables that hold keys of model providers: by their name, because the user's files refer to them, or
+    because a key stands in their value."""
+    redactor = Redactor()
+    make_registry(folder, variables, "/", None, redactor)
+    return _find_secret_variables(redactor, variables)
+
+
+def _find_secret_variables(redactor: Redactor, variables: Mapping[str, str]) -> set[str]:
+    named = {name for name in variables if redactor.is_secret_variable(name)}
+    others = [name for name in variables if name not in named and not is_proxy(name)]
+    # Hardly ever is there one, and one search of all texts is as fast as that of one.
+    if not redactor.has_provider_key("\0".join(variables[name] for name in others)):
+        return named
+    return named | {name for name in others if redactor.has_provider_key(variables[name])}
+
+
 def _make_user_registry(
     folder: str, environment: Mapping[str, str], cwd: str, processes: ProcessOwner | None, redactor: Redactor
 ) -> ModelRegistry:
@@ -86,7 +104,7 @@ def _make_user_registry(
             processes,
             cwd,
             search_path=partial(filter_programs_path, folder),
-            key_names=list_key_variables(),
+            list_secret_variables=partial(_find_secret_variables, redactor, environment),
         ),
         problems=problems,
         models_file=os.path.basename(path),

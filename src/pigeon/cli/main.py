@@ -17,6 +17,7 @@ from typing import NoReturn
 # omp/18.3.4).
 SPOKEN_VERSIONS = {"pi": "1.5.0", "pi-0.73": "0.73.1", "omp": "18.3.4"}
 PR_SET_DUMPABLE = 4
+PR_SET_NAME = 15
 FAILED = 1
 
 
@@ -28,6 +29,7 @@ def main() -> NoReturn:
     # on again.
     gc.disable()
     _hide_from_other_processes()
+    _name_process(os.path.basename(sys.argv[0]))
     _replace_closed_stderr()
     _restart_in_utf8_mode()
     try:
@@ -127,12 +129,23 @@ def _hide_from_other_processes() -> None:
     times as much, so its core is called; where that is different, nothing is hidden before the first command
     (`system/process/pool`).
     """
+    _call_prctl(PR_SET_DUMPABLE, 0)
+
+
+def _name_process(program: str) -> None:
+    """Have `pgrep pigeon` and `top` show the name of the program: they would show that of Python, which `bin/pigeon`
+    has become."""
+    if not program.startswith(("-", "_")):  # `python -c`, and `__main__.py` of `python -m`
+        _call_prctl(PR_SET_NAME, os.fsencode(program))
+
+
+def _call_prctl(option: int, value: int | bytes) -> None:
     if sys.platform.startswith("linux"):
         with suppress(ImportError, AttributeError, OSError, TypeError, ValueError):
             import _ctypes
 
             prctl = _ctypes.dlsym(_ctypes.dlopen(None, 0), "prctl")  # type: ignore[arg-type]
-            _ctypes.call_function(prctl, (PR_SET_DUMPABLE, 0, 0, 0, 0))
+            _ctypes.call_function(prctl, (option, value, 0, 0, 0))
 
 
 def _reset_signals() -> None:

@@ -124,7 +124,7 @@ class Values:
     """Resolves values against an environment; commands run in `cwd` as processes of `owner`, and not without one.
 
     `search_path` derives the PATH of commands from the existing one. Commands see the variables that they name and all
-    others but those of `key_names`, which hold keys of model providers.
+    others but those that `list_secret_variables` returns, which hold keys of model providers.
     """
 
     def __init__(
@@ -134,14 +134,14 @@ class Values:
         cwd: str = "/",
         keep_ms: int = KEEP_MS,
         search_path: Callable[[str | None], str] = keep_absolute_entries,
-        key_names: Collection[str] = (),
+        list_secret_variables: Callable[[], Collection[str]] = tuple,
     ) -> None:
         self._environ = environ
         self._owner = owner
         self._cwd = cwd
         self._keep_ms = keep_ms
         self._search_path = search_path
-        self._key_names = key_names
+        self._list_secret_variables = list_secret_variables
         self._kept: dict[str, tuple[int, str]] = {}
 
     def is_configured(self, value: str, own: Mapping[str, str] | None = None) -> bool:
@@ -189,7 +189,7 @@ class Values:
         # The command may run in the folder of a project, which must not replace the intended program, and what that
         # reads there must not see the keys of others.
         path = {"PATH": self._search_path((own or {}).get("PATH") or self._environ.get("PATH"))}
-        variables = persons_environment(self._environ, self._key_names, self.find_variables(value))
+        variables = persons_environment(self._environ, self._list_secret_variables(), self.find_variables(value))
         printed = await self._run_command(command, variables.with_added({**(own or {}), **path}))
         if printed:
             self._kept[command] = (monotonic_ms(), printed)

@@ -45,7 +45,8 @@ def _write_file(path: str, raw: dict[str, Any], instead: str) -> None:
     try:
         if os.path.exists(path) and has_comments(path):
             raise StartupError(f"{path} has comments or trailing commas, which would be lost. {instead}")
-        replace_file(path, _file_bytes(raw, _detect_indent(path)))
+        # Headers and variables of tool servers hold keys; the mode of a file that exists is its owner's choice.
+        replace_file(path, _file_bytes(raw, _detect_indent(path)), None if os.path.exists(path) else 0o600)
     except OSError as error:
         raise StartupError(f"{path} cannot be written: {error.strerror or error}") from None
 

@@ -61,6 +61,11 @@ class ServerTool(ArgumentTool):
         return len(self.spec.description) - len(self._bare.description)
 
     @property
+    def definition(self) -> ToolSpec:
+        """With all instructions of the server: how many of them the model sees depends on other servers."""
+        return replace(self._bare, description=f"{self._bare.description}\n\n{self._server.instructions}")
+
+    @property
     def facts(self) -> ToolFacts:
         return server_tool_facts(self.spec.name)
 
@@ -99,6 +104,11 @@ class ExpectedTool(ArgumentTool):
         """`arrive` waits for the tool; it raises `ToolFailed`."""
         self._arrive = arrive
         self.spec = ToolSpec(name, "", {"type": "object", "properties": {}})
+
+    @property
+    def definition(self) -> None:
+        """Returns None: its server has not said what it means, so a yes is for one call."""
+        return
 
     async def execute(self, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
         """Wait for the tool and run it."""

@@ -16,12 +16,13 @@ from pigeon.agent.interfaces import Gate
 from pigeon.config.json_file import decode_with_comments, read_json
 from pigeon.config.layers import Layers
 from pigeon.session.context.transcript import Transcript
+from pigeon.session.dependencies import KeptAllowance
 from pigeon.session.host.dialogs import Dialogs
 from pigeon.session.host.reports import Reports
 from pigeon.session.toolset import Toolset
 from pigeon.system.environment import Environment
 from pigeon.system.paths import PathResolver
-from pigeon.wire.answers import Permissions, SessionAllowance
+from pigeon.wire.answers import Permissions
 from pigeon.wire.base import ABSENT, Json
 from pigeon.wire.choices import ApprovalMode
 from pigeon.wire.dialogs import SelectRequest
@@ -85,7 +86,7 @@ class AgentPermissions:
         self._layers: PermissionLayers | None = None
         self._asking: PermissionGate | None = None
         # Allowances that wait for a gate: there is none before there are rules.
-        self._kept: list[SessionAllowance] = []
+        self._kept: list[KeptAllowance] = []
         self._gate = extending
 
     def build_gate(self) -> Gate | None:
@@ -154,11 +155,11 @@ class AgentPermissions:
         layers = self._current_layers()
         self._use_layers(replace(layers, host=replace(layers.host, mode=mode)))
 
-    def list_session_allowances(self) -> list[SessionAllowance]:
+    def list_session_allowances(self) -> list[KeptAllowance]:
         """The allowances of the open session."""
         return self._kept if self._asking is None else self._asking.list_session_allowances()
 
-    def restore_allowances(self, calls: Sequence[SessionAllowance]) -> None:
+    def restore_allowances(self, calls: Sequence[KeptAllowance]) -> None:
         """Restore what an earlier process was allowed in the open session, unless rules now deny it."""
         self._kept = list(calls)
         if self._asking is not None:

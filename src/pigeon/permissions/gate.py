@@ -16,7 +16,7 @@ from itertools import groupby
 
 from msgspec import Struct
 
-from pigeon.agent.interfaces import CommandSubject, PathSubject, PreparedCall, Subject
+from pigeon.agent.interfaces import ArgumentSubject, CommandSubject, PathSubject, PreparedCall, Subject
 from pigeon.permissions.protected import ProtectedPart, ProtectedPlaces, ruling_of_named_parts
 from pigeon.permissions.rules import (
     PermissionLayers,
@@ -28,6 +28,7 @@ from pigeon.permissions.rules import (
     strictest_mode,
     strictest_verdict,
 )
+from pigeon.session.dependencies import KeptAllowance
 from pigeon.system.files import run_in_thread
 from pigeon.system.paths import PathResolver
 from pigeon.tools.catalog import WRITE
@@ -49,6 +50,8 @@ REASONS: dict[PermissionOutcome, str] = {
     "aborted": "the question was withdrawn",
     "disconnected": "there is no host to ask",
 }
+# In place of the hash of a definition that is not known; no allowance has it.
+_UNKNOWN = "unknown"
 # Letters that screens show as blank.
 _BLANKS = "[\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0\u034f\u180b-\u180f\U000e0100-\U000e01ef]"
 _WIDEST_GAP, _TALLEST_GAP, _MOST_MARKS, _TAB = 40, 4, 8, 8
@@ -87,6 +90,7 @@ class AllowedCall(Struct, frozen=True):
     cwd: str
     tool: str
     subject: str
+    definition: str
 
 
 class PermissionGate:
@@ -117,19 +121,20 @@ class PermissionGate:
     def use_rules(self, rules: PermissionLayers) -> None:
         self._rules = rules
 
-    def list_session_allowances(self) -> list[SessionAllowance]:
+    def list_session_allowances(self) -> list[KeptAllowance]:
         """The allowances of the open session."""
         session = self._session()
         return [
-            SessionAllowance(tool_name=call.tool, subject=call.subject, cwd=call.cwd)
+            KeptAllowance(tool_name=call.tool, subject=call.subject, cwd=call.cwd, definition=call.definition)
             for call in self._allowed
             if call.session == session
         ]
 
-    def allow_calls(self, calls: Sequence[SessionAllowance]) -> None:
+    def allow_calls(self, calls: Sequence[KeptAllowance]) -> None:
         """Add allowances for the open session."""
         for call in calls[:MOST_REMEMBERED]:
-            self._allowed[AllowedCall(self._session(), call.cwd, call.tool_name, call.subject)] = None
+            allowed = AllowedCall(self._session(), call.cwd, call.tool_name, call.subject, call.definition)
+            self._allowed[allowed] = None
 
     def make_concealment_test(self, tool: str) -> Callable[[str], bool]:
         """A test for real paths in the working directory that no search by this tool shows, even if the search itself
@@ -146,13 +151,14 @@ class PermissionGate:
         """Return if the call may run; otherwise raise `CallDenied`."""
         tool, subject, paths = prepared.call.name, prepared.subject, self._paths()
         rules, said = self._rules, await self._require_ruling(tool, subject, paths)
-        key = AllowedCall(self._session(), paths.cwd, tool, _allowance_key_of(subject))
         # A command that is to leave the sandbox is asked about in any case, by the gate after this one.
         leaves = isinstance(subject, CommandSubject) and subject.outside
-        if said.verdict == "ask" and key not in self._allowed and not leaves:
-            await self._require_approval(prepared, key, await _format_subject(subject, paths), said.rule)
-            if self._rules is not rules:  # replaced while the question was open
-                await self._require_ruling(tool, subject, paths)
+        if said.verdict == "ask" and not leaves:
+            key = AllowedCall(self._session(), paths.cwd, tool, _allowance_key_of(subject), _hash_definition(prepared))
+            if key not in self._allowed:
+                await self._require_approval(prepared, key, await _format_subject(subject, paths), said.rule)
+                if self._rules is not rules:  # replaced while the question was open
+                    await self._require_ruling(tool, subject, paths)
         if isinstance(subject, PathSubject) and subject.access == "search":
             prepared.conceal_paths(make_concealment_test(self._rules, tool, said.asking, paths))
 
@@ -209,7 +215,7 @@ class PermissionGate:
         except Exception as error:
             raise self._make_denial(tool, shown, f"the user could not be asked ({type(error).__name__})") from error
         if outcome == "session":
-            if len(self._allowed) < MOST_REMEMBERED:
+            if key.definition != _UNKNOWN and len(self._allowed) < MOST_REMEMBERED:
                 self._allowed[key] = None
         elif outcome != "once":
             reason = REASONS.get(outcome, REASONS["denied"])
@@ -220,7 +226,7 @@ class PermissionGate:
         return CallDenied(f"Permission denied for {what}\n({why}). It was not run. {instead}")
 
 
-def describe_permissions(rules: PermissionLayers, allowed: list[SessionAllowance]) -> Permissions:
+def describe_permissions(rules: PermissionLayers, allowed: list[KeptAllowance]) -> Permissions:
     """The rules in the form for hosts."""
     user, project, host = (
         SourceRules(
@@ -237,7 +243,7 @@ def describe_permissions(rules: PermissionLayers, allowed: list[SessionAllowance
         user=user,
         project=project,
         host=host,
-        allowed=allowed,
+        allowed=[SessionAllowance(tool_name=one.tool_name, subject=one.subject, cwd=one.cwd) for one in allowed],
     )
 
 
@@ -305,6 +311,22 @@ def _describe_gap(gap: re.Match[str]) -> str:
 
 def _relative_path(cwd: str, path: str) -> str:
     return path.removeprefix(cwd.rstrip("/") + "/") or path
+
+
+def _hash_definition(prepared: PreparedCall) -> str:
+    """What a call's tool has said about itself, if that decides what the call means; commands and files are what they
+    are."""
+    if not isinstance(prepared.subject, ArgumentSubject):
+        return ""
+    definition = prepared.tool.definition
+    if definition is None:
+        return _UNKNOWN
+    import hashlib
+
+    from pigeon.wire import codec
+
+    said = codec.encode([definition.name, definition.description, definition.parameters])
+    return hashlib.sha256(said).hexdigest()
 
 
 def _allowance_key_of(subject: Subject) -> str:

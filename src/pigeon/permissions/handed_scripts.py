@@ -15,6 +15,7 @@ MOST_ALTERNATIVES = 1000
 MOST_EXPANDED = 512 * 1024
 LONGEST_SEQUENCE = 64
 _SCRIPT = re.compile(r"[\s;|&$`(<>'\"\\{]")
+_READING_VALUES = frozenset({"read", "mapfile", "readarray"})
 _DEFINING = frozenset({"alias", "hash", "enable"})
 _SEPARATORS = re.compile(r"[;\n]|\|+|&&|(?<![<>])&(?!>)")
 _OTHER_SEPARATORS = re.compile(r"[,:|%]")
@@ -55,11 +56,13 @@ def scripts_in(script: ShellScript, defined: Collection[str]) -> Iterator[str]:
     yield from script.quoted_substitutions
     yield from _other_readings(script)
     runners = [words for words in script.commands if may_run_its_words(words, defined)]
-    if any(word.expands for words in runners for word in words):
+    runs_values = any(word.expands for words in runners for word in words)
+    if runs_values:
         runners = script.commands  # any text may be run
     for words in runners:
         yield from _texts_handed_over(words)
-    if any(_runs_its_stdin(words) for words in script.commands):
+    reads_values = runs_values and any(word.value in _READING_VALUES for words in script.commands for word in words)
+    if reads_values or any(_runs_its_stdin(words) for words in script.commands):
         for text in (*script.documents, *_texts_printed(script)):
             yield text
             yield _OTHER_SEPARATORS.sub(" ", unescape_ansi(text))  # `xargs -d,`

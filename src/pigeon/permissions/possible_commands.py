@@ -78,7 +78,8 @@ class PossibleCommands:
         self._joined_behind = _join_texts(self._behind)
         self._joined_names = ""
         if self._uncertain:
-            self._joined_names = _join_texts((*_names_in(command), *self._names))
+            names = _join_texts((*_names_in(command), *self._names))
+            self._joined_names = names + names.lower()  # `${x,,}`
 
     @property
     def are_too_many(self) -> bool:

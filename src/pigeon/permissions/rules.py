@@ -370,34 +370,64 @@ class _CalledWith:
         self._arguments: dict[str | None, _ArgumentTexts] = {}
 
     def find_first(self, rules: Sequence[PermissionRule], strictly: bool) -> PermissionRule | None:
-        """The first rule that matches; for allowing rules and a command, the first of those that cover it together."""
+        """The first rule that matches; of allowing rules, the first of those that cover the call together."""
+        if not strictly:
+            return next((rule for rule in rules if self._is_match(rule)), None)
+        meant = [rule for rule in rules if _is_for_tool(rule, self._tool, True)]
+        whole = next((rule for rule in meant if rule.pattern is None), None)
+        if whole is not None or not meant:
+            return whole
         subject = self._subject
-        if strictly and isinstance(subject, CommandSubject):
-            meant = [rule for rule in rules if _is_for_tool(rule, self._tool, True)]
-            whole = next((rule for rule in meant if rule.pattern is None), None)
-            patterns = [rule.pattern for rule in meant if rule.pattern is not None]
-            return whole or (meant[0] if patterns and self._is_covered(patterns, subject.command) else None)
-        return next((rule for rule in rules if self._is_match(rule, strictly)), None)
+        if isinstance(subject, ArgumentSubject):
+            return self._find_covering_rule(meant, subject.arguments)
+        patterns = [rule.pattern for rule in meant if rule.pattern is not None]
+        return meant[0] if self._is_covered(patterns, subject.command) else None
 
-    def _is_match(self, rule: PermissionRule, strictly: bool) -> bool:
+    def _find_covering_rule(self, rules: Sequence[PermissionRule], arguments: dict[str, Json]) -> PermissionRule | None:
+        """One of the allowing rules that cover all arguments: each by a rule that names it, and all others by one rule
+        that names none."""
+        naming = {
+            rule.argument: rule
+            for rule in reversed(rules)
+            if rule.argument in arguments and self._is_certain(rule, self._texts_of(rule.argument))
+        }
+        others = {name: value for name, value in arguments.items() if name not in naming}
+        if not others:
+            return next((rule for rule in rules if rule in naming.values()), None)
+        texts = _ArgumentTexts("", others) if naming else self._texts_of(None)
+        return next((rule for rule in rules if rule.argument is None and self._is_certain(rule, texts)), None)
+
+    def _is_certain(self, rule: PermissionRule, texts: _ArgumentTexts) -> bool:
+        """Whether an allowing rule covers all of these texts."""
+        pattern = rule.pattern
+        return (
+            pattern is not None
+            and bool(texts.all)
+            and not texts.too_many
+            and all(self._certainly_matches(pattern, name, text) for name, text in texts.all)
+        )
+
+    def _texts_of(self, argument: str | None) -> _ArgumentTexts:
+        """The texts in an argument, or in all of them."""
+        texts = self._arguments.get(argument)
+        if texts is None:
+            assert isinstance(self._subject, ArgumentSubject)
+            given = self._subject.arguments
+            chosen = given if argument is None else given.get(argument, "")
+            texts = self._arguments[argument] = _ArgumentTexts(argument or "", chosen)
+        return texts
+
+    def _is_match(self, rule: PermissionRule) -> bool:
+        """Whether a denying or asking rule may match."""
         subject = self._subject
-        if not _is_for_tool(rule, self._tool, strictly):
+        if not _is_for_tool(rule, self._tool, False):
             return isinstance(subject, CommandSubject) and self._has_redirection_match(rule, subject.command)
         if rule.pattern is None:
             return True
         if isinstance(subject, CommandSubject):
             read = self._parse_command(subject.command)
             return read.has_overflowed or read.can_run(rule.pattern)
-        texts = self._arguments.get(rule.argument)
-        if texts is None:
-            chosen = subject.arguments if rule.argument is None else subject.arguments.get(rule.argument, "")
-            texts = self._arguments[rule.argument] = _ArgumentTexts(rule.argument or "", chosen)
-        if strictly:
-            return (
-                bool(texts.all)
-                and not texts.too_many
-                and all(self._certainly_matches(rule.pattern, name, text) for name, text in texts.all)
-            )
+        texts = self._texts_of(rule.argument)
         return (
             texts.has_match(rule.pattern)
             or texts.too_many

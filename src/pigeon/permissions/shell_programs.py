@@ -18,6 +18,7 @@ RUNNERS = SHELLS | JOINING | READING_COMMANDS | FINDING | {
     "alias", "arch", "bind", "builtin", "busybox", "bwrap", "caffeinate", "catchsegv", "cgexec", "choom", "chroot",
     "chrt", "command", "compgen", "complete", "coproc", "dbus-run-session", "doas", "dumb-init", "enable", "entr",
     "env", "exec", "faketime", "fakeroot", "fc", "firejail", "flock", "function", "gdb", "gosu", "gtimeout", "hash",
+    "history",
     "ionice", "jobs", "linux32", "linux64", "ltrace", "nice", "nohup", "nsenter", "numactl", "perf", "pkexec",
     "prlimit", "proot", "proxychains", "rlwrap", "runcon", "runuser", "screen", "script", "setarch", "setpriv",
     "setsid", "sg", "start-stop-daemon", "stdbuf", "strace", "su", "su-exec", "set", "sudo", "systemd-inhibit",

@@ -14,6 +14,7 @@ _ADDRESS = r"([A-Za-z][A-Za-z0-9+.-]*://)([^\s\"'<>`\\]+)"
 # The user and the password; a colon with a number is a port.
 _USER_INFO = r"([^/?#@:]*)(?::(?!\d{0,5}[/?#])([^@]*(?:@[^/?#@]*(?=@))*))?@"
 _PARAMETER = r"([?&;#])([^=&;#]+)=([^&#]+)"
+_BARE_PARAMETER = r"([?&;#])([^=&;#]+)(?=[&;#]|\Z)"
 _KEY_NAME = (
     r"(?i)(key|token|secret|password|passwd|pwd|pass|credential|auth|authorization|signature|sig|bearer|jwt|pat)s?\Z"
 )
@@ -60,13 +61,22 @@ def _mask_rest(rest: str, all_parameters: bool) -> str:
     if all_parameters:
         host, *parts = path.split("/")
         path = "/".join([host, *(MASK if re.fullmatch(_RANDOM_PART, part) else part for part in parts)])
-    return shown + path + re.sub(_PARAMETER, lambda one: _mask_parameter(one, all_parameters), sign + parameters)
+    parameters = re.sub(_PARAMETER, lambda one: _mask_parameter(one, all_parameters), sign + parameters)
+    if all_parameters:  # a value alone may be a key as well
+        parameters = re.sub(_BARE_PARAMETER, _mask_bare_parameter, parameters)
+    return shown + path + parameters
 
 
 def _mask_parameter(found: re.Match[str], all_parameters: bool) -> str:
     sign, name, value = found.groups()
     is_key = name.lower() not in _HARMLESS if all_parameters else re.search(_KEY_NAME, name) is not None
     return f"{sign}{name}={_mask_value(value)}" if is_key else found[0]
+
+
+def _mask_bare_parameter(found: re.Match[str]) -> str:
+    """What stands for a parameter without a value, or for the fragment of an address."""
+    sign, value = found.groups()
+    return f"{sign}{value if value.lower() in _HARMLESS else _mask_value(value)}"
 
 
 def _mask_value(value: str) -> str:

@@ -33,12 +33,11 @@ from pigeon.wire.answers import (
     HtmlPiece,
     Permissions,
     SandboxState,
-    SessionAllowance,
     SlashCommand,
     TrustChange,
     TrustState,
 )
-from pigeon.wire.base import Absent, Json
+from pigeon.wire.base import Absent, Json, Record
 from pigeon.wire.choices import ApprovalMode
 from pigeon.wire.commands import ChangedFile, RenderHtml
 from pigeon.wire.commands.mcp import McpCompletions, McpResource, McpServers, McpServerState
@@ -57,6 +56,15 @@ class PromptExpander(Protocol):
     def list_commands(self) -> list[SlashCommand]: ...
 
 
+class KeptAllowance(Record, kw_only=True):
+    """A call that is allowed for the session, with the hash of its tool's definition at that time."""
+
+    tool_name: str
+    subject: str
+    cwd: str
+    definition: str = ""
+
+
 class PermissionControl(Protocol):
     """The view of a host on permission rules."""
 
@@ -68,11 +76,11 @@ class PermissionControl(Protocol):
         """Set which calls the host is asked about if no rule decides."""
         ...
 
-    def list_session_allowances(self) -> list[SessionAllowance]:
+    def list_session_allowances(self) -> list[KeptAllowance]:
         """The allowances of the open session."""
         ...
 
-    def restore_allowances(self, calls: Sequence[SessionAllowance]) -> None:
+    def restore_allowances(self, calls: Sequence[KeptAllowance]) -> None:
         """Restore what an earlier process was allowed in this session, unless rules now deny it."""
         ...
 

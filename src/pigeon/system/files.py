@@ -16,7 +16,7 @@ import errno
 import os
 import stat
 from collections.abc import AsyncIterator, Callable, Iterable
-from typing import TypeVar
+from typing import BinaryIO, TypeVar
 
 from pigeon.system.paths import HeldPath, resolve_and_hold
 
@@ -176,6 +176,13 @@ def create_or_replace_file(path: str, data: bytes | Iterable[bytes], mode: int) 
         _write_and_rename(name, data, mode, folder=descriptor)
     finally:
         os.close(descriptor)
+
+
+def create_private_file(path: str) -> BinaryIO:
+    """A new, empty file that only its owner can read, in the place of a file or link of that name."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+    return open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb")
 
 
 def replace_file_atomically(path: str, data: bytes, mode: int) -> None:

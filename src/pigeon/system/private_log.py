@@ -17,7 +17,10 @@ from pigeon.wire.errors import StartupError
 
 
 class PrivateLog:
-    """Takes lines from any thread; an existing file is replaced."""
+    """Takes lines from any thread.
+
+    An existing file is replaced, so that nothing of the new one is seen where the old one is open or has another name.
+    """
 
     def __init__(
         self,
@@ -32,15 +35,7 @@ class PrivateLog:
         Raises `StartupError` if it cannot be written.
         """
         try:
-            # A pipe without a reader is an error; it is not waited for.
-            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
-            if not _is_stream_link(path):
-                # A link in a project may have been made by a command, and lead to any file of the user.
-                flags |= os.O_NOFOLLOW
-            self._descriptor = os.open(path, flags, 0o600)
-            os.set_blocking(self._descriptor, True)
-            if stat.S_ISREG(os.fstat(self._descriptor).st_mode):
-                os.fchmod(self._descriptor, 0o600)
+            self._descriptor = _open_stream(path) if _leads_to_stream(path) else _create_file(path)
         except OSError as error:
             if error.errno == errno.ELOOP:
                 raise StartupError(f"{option} {path}: this is a link. Remove it, or name another file") from None
@@ -91,8 +86,46 @@ class PrivateLog:
             raise
 
 
-def _is_stream_link(path: str) -> bool:
-    """Whether a link leads to something without content to lose, such as `/dev/stderr`."""
+def _leads_to_stream(path: str) -> bool:
+    """Whether a name or a link leads to something without content to lose, such as `/dev/stderr`."""
     with suppress(OSError):
         return not stat.S_ISREG(os.stat(path).st_mode)
     return False
+
+
+def _open_stream(path: str) -> int:
+    # A pipe without a reader is an error; it is not waited for.
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    os.set_blocking(descriptor, True)
+    return descriptor
+
+
+def _create_file(path: str) -> int:
+    flags = os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        # A link in a project may have been made by a command, and lead to any file of the user.
+        if stat.S_ISLNK(os.lstat(path).st_mode):
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+        os.unlink(path)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        # In a folder that takes no new file, or mounted alone, as in containers.
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY):
+            raise
+        return _empty_file(os.open(path, flags | os.O_NONBLOCK))
+    return os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
+
+
+def _empty_file(descriptor: int) -> int:
+    """Take over a file that cannot be replaced; raises `OSError` for one of another user, or with another name."""
+    try:
+        about = os.fstat(descriptor)
+        if not stat.S_ISREG(about.st_mode) or about.st_uid != os.geteuid() or about.st_nlink > 1:
+            raise OSError(errno.EPERM, "others may read this file, and it cannot be replaced. Name another file")
+        os.fchmod(descriptor, 0o600)
+        os.ftruncate(descriptor, 0)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor

@@ -84,6 +84,10 @@ class BaseTool:
         """The tool's description for the model; made once, because every request needs it."""
         return ToolSpec(self.name, self.description, self.parameters, self.strict)
 
+    @property
+    def definition(self) -> ToolSpec | None:
+        return self.spec
+
     def prepare(self, arguments: dict[str, Json]) -> dict[str, Json]:
         """The arguments that the tool knows, in today's form; gates and the tool see no others."""
         known = self.parameters["properties"]

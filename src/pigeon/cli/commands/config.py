@@ -154,12 +154,12 @@ def _edit_file(call: CommandCall, file: SettingsFile) -> int:
         file.create()
     import shlex
 
-    from pigeon.providers.catalog.built_in import list_key_variables
+    from pigeon.app.models import list_secret_variables
     from pigeon.system.process.foreground import run_in_foreground
     from pigeon.system.process.variables import persons_environment
 
     try:
-        seen = persons_environment(variables, list_key_variables())
+        seen = persons_environment(variables, list_secret_variables(call.environment.agent_dir(), variables))
         code = run_in_foreground([*shlex.split(editor), file.path], seen)
     except (OSError, ValueError) as error:
         raise StartupError(f"The editor {editor} cannot be started: {error}") from None

@@ -32,7 +32,8 @@ from pigeon.frontends.batch.shared_limits import Rate
 from pigeon.frontends.batch.task_process import PART
 from pigeon.frontends.batch.task_run import RESULT_FILE, read_result
 from pigeon.session.history.file_store import FileStore
-from pigeon.system.files import create_or_replace_file, replace_file_atomically
+from pigeon.system.append_file import make_private_folder
+from pigeon.system.files import create_or_replace_file, create_private_file, replace_file_atomically
 from pigeon.wire import codec
 from pigeon.wire.errors import BadRecord, StartupError, UsageError
 
@@ -142,8 +143,8 @@ class BatchFolder:
         """Lock the folder for this driver; raises `StartupError` if there is another one, or the folder is not
         writable."""
         try:
-            os.makedirs(self.path, exist_ok=True)
-            descriptor = os.open(self._path_of(LOCK_FILE), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            make_private_folder(self.path)
+            descriptor = os.open(self._path_of(LOCK_FILE), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise StartupError(f"--out {self.path}: {error.strerror or error}") from None
         try:
@@ -197,7 +198,7 @@ class BatchFolder:
         return record
 
     def put_record(self, record: BatchRecord) -> None:
-        replace_file_atomically(self._path_of(BATCH_FILE), msgspec.json.format(codec.encode(record)) + b"\n", 0o644)
+        replace_file_atomically(self._path_of(BATCH_FILE), msgspec.json.format(codec.encode(record)) + b"\n", 0o600)
 
     # Tasks
 
@@ -251,7 +252,7 @@ class BatchFolder:
                     block.clear()
             yield bytes(block)
 
-        create_or_replace_file(self._path_of(RESULTS_FILE), encode_result_blocks(), 0o644)
+        create_or_replace_file(self._path_of(RESULTS_FILE), encode_result_blocks(), 0o600)
 
     def add_result(self, result: TaskResult) -> None:
         """Add a line to `results.jsonl`, in the order of their ends."""
@@ -262,7 +263,7 @@ class BatchFolder:
         self._append(UNFINISHED_FILE, codec.encode(attempt))
 
     def _append(self, name: str, line: bytes) -> None:
-        descriptor = os.open(self._path_of(name), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(self._path_of(name), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
             os.write(descriptor, line + b"\n")
         finally:
@@ -325,7 +326,7 @@ class NewTasks:
     def _write(self, path: str, specs: Iterable[TaskSpec]) -> None:
         encoder = msgspec.json.Encoder()
         self.count = 0
-        with open(path, "wb") as file:
+        with create_private_file(path) as file:
             for spec in specs:
                 file.write(encoder.encode(spec) + b"\n")
                 self.count += 1

@@ -17,6 +17,7 @@ from msgspec import Struct, field, structs
 
 from pigeon.agent.output_schema import OutputSchema
 from pigeon.app.build import build
+from pigeon.app.models import list_secret_variables
 from pigeon.app.options import AgentOptions
 from pigeon.frontends.batch.batch_folder import BatchFolder, BatchRecord, NewTasks, TaskChanges
 from pigeon.frontends.batch.places.revisions import LookupWatch, Revisions
@@ -25,7 +26,6 @@ from pigeon.frontends.batch.records import TaskSpec
 from pigeon.frontends.batch.shared_limits import Rate
 from pigeon.frontends.batch.task_files import MOST_TASKS, BatchDefaults, TaskFormat, TaskProblem, TaskReader, TaskSource
 from pigeon.frontends.batch.task_run import options_of
-from pigeon.providers.catalog.built_in import list_key_variables
 from pigeon.providers.scripted.api import SCRIPTED
 from pigeon.system.clock import SteadyLoop, now_ms
 from pigeon.system.environment import Environment
@@ -168,7 +168,11 @@ class PlaceCheck:
         # Ctrl-C cancels what it runs, which then ends in order.
         self._runner = asyncio.Runner(loop_factory=SteadyLoop)
         self._owner = ProcessOwner()
-        git = Git(self._owner, environment.variables, list_key_variables())
+        git = Git(
+            self._owner,
+            environment.variables,
+            list_secret_variables(environment.agent_dir(), environment.variables),
+        )
         self._revisions = Revisions(git, Workspaces(cache, "", git), before, not request.keys_are_here)
         self._known: dict[tuple[str, ...], str | None] = {}
 

@@ -17,12 +17,12 @@ from typing import Any
 from msgspec import Struct, structs
 
 from pigeon.app.build import BuiltAgent, build
+from pigeon.app.models import list_secret_variables
 from pigeon.app.options import AgentOptions
 from pigeon.export.page_writer import PageWriter
 from pigeon.frontends.batch.places.workspaces import Workspaces, git_variables, make_patch, remove_folder
 from pigeon.frontends.batch.records import Check, CheckResult, Status, TaskResult, TaskSpec, hash_of
 from pigeon.frontends.batch.task_link import TaskLink
-from pigeon.providers.catalog.built_in import list_key_variables
 from pigeon.rpc.in_process import SPOKEN
 from pigeon.sdk.agent import Agent
 from pigeon.sdk.output import OutputType
@@ -98,7 +98,7 @@ class _Run:
         self._link = link
         self._owner = ProcessOwner()
         self._git_variables = git_variables(environment, place.agent_dir)
-        git = Git(self._owner, self._git_variables, list_key_variables())
+        git = Git(self._owner, self._git_variables, list_secret_variables(place.agent_dir, environment.variables))
         self._workspaces = Workspaces(place.cache, place.batch, git)
         self._redactor = Redactor()
         self._folder = hash_of(spec)

@@ -15,12 +15,12 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from pigeon.app.options import AgentOptions
+from pigeon.session.dependencies import KeptAllowance
 from pigeon.session.history.file_store import FileStore
 from pigeon.session.queue import KeptMessage
 from pigeon.session.session import Session
 from pigeon.system.files import replace_file
 from pigeon.wire import codec
-from pigeon.wire.answers import SessionAllowance
 from pigeon.wire.content import text_of
 from pigeon.wire.errors import BadRecord
 from pigeon.wire.messages import CustomMessage, UserMessage
@@ -42,7 +42,7 @@ class WorkerState(Struct, frozen=True, kw_only=True):
     model: str | None
     thinking: str
     used: LimitedUse = field(default_factory=LimitedUse)
-    allowed: tuple[SessionAllowance, ...] = ()
+    allowed: tuple[KeptAllowance, ...] = ()
     run: str = ""
 
 

@@ -257,7 +257,7 @@ class _ChatProgram:
             history=os.path.join(self._environment.agent_dir(), HISTORY_FILE),
             colours=colours is not None,
             is_picture=self._attachments.is_picture,
-            edit_file=lambda path: edit_file(path, variables),
+            edit_file=lambda path: edit_file(path, variables, self._environment.agent_dir()),
         )
 
     def _watch_signals(self) -> None:

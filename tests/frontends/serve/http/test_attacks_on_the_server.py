@@ -39,12 +39,13 @@ def _lives(server: AttackedServer) -> Iterator[None]:
 
 
 def cookie(server: AttackedServer) -> dict[str, str]:
-    """The cookie of a browser that has used a link."""
+    """What our page sends in a browser that has used a link: the cookie, and its own key."""
     path = server.ask("POST", "/api/links", {}, scope="admin").json()["path"]
     entered = server.ask("GET", path)
     assert entered.status == 303
-    assert entered.headers["location"] == "/"
-    return {"Cookie": entered.headers["set-cookie"].partition(";")[0]}
+    place, _, key = entered.headers["location"].partition("#key=")
+    assert place == "/"
+    return {"Cookie": entered.headers["set-cookie"].partition(";")[0], "Pigeon-Page-Key": key}
 
 
 def refused_socket(server: AttackedServer, session: str, headers: dict[str, str], query: str = "") -> int:
@@ -169,19 +170,49 @@ def test_a_link_is_followed_once_and_from_anywhere(server: AttackedServer) -> No
     followed = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
     assert server.ask("HEAD", path).status != 303
     entered = server.ask("GET", path, headers=followed)
-    assert (entered.status, entered.headers["refresh"]) == (200, "0; url=/")
+    assert entered.status == 200
+    place, _, key = entered.headers["refresh"].partition("#key=")
+    assert place == "0; url=/"
     assert {"HttpOnly", "SameSite=strict", "Path=/"} <= set(entered.headers["set-cookie"].split("; "))
     assert TOKENS["read"] not in entered.headers["set-cookie"]
     assert server.ask("GET", path).status in (401, 429)
-    mine = {"Cookie": entered.headers["set-cookie"].partition(";")[0]}
+    mine = {"Cookie": entered.headers["set-cookie"].partition(";")[0], "Pigeon-Page-Key": key}
     assert server.ask("GET", "/api/sessions", headers=mine).status == 200
     assert server.ask("POST", "/api/links", {}, headers=mine).status == 403
 
 
-def test_what_is_in_a_cookie_is_no_token(server: AttackedServer) -> None:
-    value = cookie(server)["Cookie"].partition("=")[2]
-    headers = {"Authorization": f"Bearer {value}"}
+@pytest.mark.parametrize("name", ["Cookie", "Pigeon-Page-Key"])
+def test_what_is_in_a_half_of_the_secret_is_no_token(server: AttackedServer, name: str) -> None:
+    headers = {"Authorization": f"Bearer {cookie(server)[name].rpartition('=')[2]}"}
     assert server.ask("GET", "/api/sessions", headers=headers).status in (401, 429)
+
+
+def test_a_cookie_that_another_server_has_received_lets_nobody_in(server: AttackedServer, session: str) -> None:
+    """Browsers send it to every port of the host; the page's key goes nowhere else."""
+    received = {"Cookie": cookie(server)["Cookie"], "Origin": f"http://{server.host}"}
+    of_another_link = cookie(server)["Pigeon-Page-Key"]
+    # A second later, the key would be another one even for the same token.
+    keys = ["", "x", of_another_link[:-1], of_another_link[::-1], received["Cookie"].rpartition(".")[2]]
+    for key in keys:
+        headers = {**received, "Pigeon-Page-Key": key}
+        for method, path in (("GET", "/api/sessions"), ("GET", f"/api/sessions/{session}/export"), ("GET", "/metrics")):
+            refused = server.ask(method, path, headers=headers)
+            assert refused.status == 401, (key, path)
+            assert "pigeon_token=" in refused.headers["set-cookie"]
+        assert server.ask("POST", "/api/links", {}, headers=headers).status == 401
+        assert refused_socket(server, session, headers) == 401
+        offered = {**received, "Sec-WebSocket-Protocol": f"pigeon, pigeon-page-key.{key or 'x'}"}
+        assert refused_socket(server, session, offered) == 401
+    page = server.ask("GET", "/", headers=received)
+    assert (page.status, b"app.js" in page.body) == (200, True)
+
+
+def test_a_socket_of_our_page_brings_its_key_as_a_subprotocol(server: AttackedServer, session: str) -> None:
+    mine = cookie(server)
+    headers = {"Cookie": mine["Cookie"], "Origin": f"http://{server.host}"}
+    protocols = f"pigeon, pigeon-page-key.{mine['Pigeon-Page-Key']}"
+    with server.socket(session, {**headers, "Sec-WebSocket-Protocol": protocols}) as socket:
+        assert socket.subprotocol == "pigeon"
 
 
 # --- paths -----------------------------------------------------------------------------------------------------------

@@ -115,16 +115,19 @@ def test_a_cookie_holds_for_its_time_and_only_as_long_as_its_token(
 ) -> None:
     admin = tokens.find_first_token("admin")
     assert admin is not None
-    cookie = tokens.create_cookie(admin)
-    assert SECRET not in cookie
-    assert tokens.find_cookie_token(cookie) == admin
+    cookie, key = tokens.create_cookie(admin)
+    assert SECRET not in cookie + key
+    assert tokens.find_page_token(cookie, key) == admin
     until, _, proof = cookie.partition(".")
-    assert tokens.find_cookie_token(f"{int(until) + 1}.{proof}") is None
-    clock.now += COOKIE_SECONDS
-    assert tokens.find_cookie_token(cookie) is None
+    assert tokens.find_page_token(f"{int(until) + 1}.{proof}", key) is None
+    assert tokens.find_page_token(cookie, "") is None
+    clock.now += 1
+    assert tokens.find_page_token(cookie, tokens.create_cookie(admin)[1]) is None
+    clock.now += COOKIE_SECONDS - 1
+    assert tokens.find_page_token(cookie, key) is None
     clock.now -= COOKIE_SECONDS
     (tmp_path / "serve.token").write_text(f"read {SECRET}-read\n")
-    assert tokens.find_cookie_token(cookie) is None
+    assert tokens.find_page_token(cookie, key) is None
 
 
 def test_a_link_is_worth_something_once_and_for_minutes(tokens: Tokens, clock: Clock) -> None:

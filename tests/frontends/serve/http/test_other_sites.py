@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
+from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
 from support.browser import Browser, BrowserPage, chromium_path
 from support.pigeon_serve import AttackedServer
+from support.processes import eventually
 
 pytestmark = pytest.mark.skipif(chromium_path() is None, reason="there is no chromium on this machine")
 SIZE = (800, 600)
@@ -51,8 +54,13 @@ TRIES = """
 """
 
 
+# The headers of the requests that the other server has seen.
+received: list[Message] = []
+
+
 class _EmptyPage(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
+        received.append(self.headers)
         self.send_response(200)
         self.send_header("Content-Type", "text/html")
         self.end_headers()
@@ -81,7 +89,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory, server: AttackedServer) ->
     with Browser(tmp_path_factory.mktemp("chromium"), rules) as started:
         path = server.ask("POST", "/api/links", {}, scope="admin").json()["path"]
         page = BrowserPage(started, f"{server.url}{path}", *SIZE)
-        assert page.ask("fetch('/api/sessions').then((answer) => answer.status)") == 200
+        assert "sessions" in page.ask("import('/page/dom.js').then(({ request }) => request('/api/sessions'))")
         page.close()
         yield started
 
@@ -126,10 +134,52 @@ def test_a_name_that_was_bound_to_us_shows_nothing_of_ours(server: AttackedServe
 def test_our_own_page_gets_through(server: AttackedServer, browser: Browser) -> None:
     session = server.new()
     page = BrowserPage(browser, f"{server.url}/", *SIZE)
-    address = f"{server.url.replace('http', 'ws')}/api/sessions/{session}/rpc"
     opened = page.ask(
-        f"new Promise((done) => {{ const socket = new WebSocket('{address}');"
-        " socket.onopen = () => done('opened'); socket.onerror = () => done('refused'); })"
+        f"import('/page/dom.js').then(({{ openSocket }}) => openSocket('/api/sessions/{session}/rpc')).then((socket) =>"
+        " new Promise((done) => { socket.onopen = () => done('opened'); socket.onerror = () => done('refused'); }))"
     )
     assert opened == "opened"
     page.close()
+
+
+def test_the_cookie_that_a_server_on_another_port_receives_lets_it_in_nowhere(
+    server: AttackedServer, browser: Browser, other: int
+) -> None:
+    received.clear()
+    page = BrowserPage(browser, f"http://127.0.0.1:{other}/", *SIZE)
+    assert page.ask("localStorage.length") == 0
+    page.close()
+    [cookie] = {headers["Cookie"] for headers in received if "Cookie" in headers}
+    assert "pigeon_token=" in cookie
+    assert server.ask("GET", "/api/sessions", headers={"Cookie": cookie}).status == 401
+    assert server.ask("POST", "/api/links", {}, headers={"Cookie": cookie}).status == 401
+
+
+@pytest.fixture
+def newcomer(server: AttackedServer, browser: Browser) -> Iterator[BrowserPage]:
+    """The page in a browser with cookies and a storage of its own, let in by a link."""
+    path = server.ask("POST", "/api/links", {}, scope="admin").json()["path"]
+    context = browser.call("Target.createBrowserContext")["browserContextId"]
+    yield BrowserPage(browser, f"{server.url}{path}", *SIZE, context=context)
+    browser.call("Target.disposeBrowserContext", browserContextId=context)
+
+
+def test_the_key_of_the_page_is_in_no_address_that_the_browser_remembers(
+    server: AttackedServer, newcomer: BrowserPage
+) -> None:
+    page = newcomer
+    page.ask("import('/page/dom.js').then(() => null)")
+    assert page.ask("[location.href, history.length]") == [f"{server.url}/", 2]
+    assert page.ask("localStorage.getItem('pigeon-page-key').length") == 64
+
+
+def test_a_page_without_its_key_says_how_to_get_in(newcomer: BrowserPage) -> None:
+    newcomer.ask("localStorage.removeItem('pigeon-page-key')")
+    newcomer.call("Page.reload")
+
+    def is_shown() -> bool:
+        with suppress(AssertionError):  # the page was left while it was asked
+            return "You are not signed in" in newcomer.ask("document.body.innerText")
+        return False
+
+    assert eventually(is_shown)

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any
 
 from pigeon.frontends.batch.records import TaskResult
-from pigeon.system.files import create_or_replace_file
+from pigeon.system.files import create_or_replace_file, create_private_file
 from pigeon.wire import codec
 
 CSV_FILE = "results.csv"
@@ -50,7 +50,7 @@ COLUMNS: dict[str, tuple[str, Callable[[TaskResult], Any]]] = {
 
 def write_csv(folder: str, results: Iterable[TaskResult]) -> None:
     """Write `results.csv`; text that a spreadsheet program would run as a formula is prefixed with an apostrophe."""
-    create_or_replace_file(os.path.join(folder, CSV_FILE), _csv_blocks(results), 0o644)
+    create_or_replace_file(os.path.join(folder, CSV_FILE), _csv_blocks(results), 0o600)
 
 
 def _csv_blocks(results: Iterable[TaskResult]) -> Iterator[bytes]:
@@ -88,7 +88,7 @@ def write_parquet(folder: str, results: Iterable[TaskResult]) -> None:
     path = os.path.join(folder, PARQUET_FILE)
     half = os.path.join(folder, f".{PARQUET_FILE}.tmp")
     rows = iter(results)
-    with pyarrow.parquet.ParquetWriter(half, schema) as writer:
+    with create_private_file(half) as file, pyarrow.parquet.ParquetWriter(file, schema) as writer:
         while block := list(islice(rows, AT_ONCE)):
             columns = {name: [_replace_surrogates(value(one)) for one in block] for name, (_, value) in COLUMNS.items()}
             writer.write_table(pyarrow.table(columns, schema=schema))

@@ -33,7 +33,7 @@ def write_report(folder: BatchFolder) -> list[str]:
     except ImportError as error:
         missing.append(f"{NO_EXTRA} ({error.name} is missing): {make_install_command('matplotlib', 'pyarrow')}")
     pieces = render_report(view_of(folder), lambda: results_of(folder))
-    create_or_replace_file(os.path.join(folder.path, REPORT_FILE), _encode_pieces(pieces), 0o644)
+    create_or_replace_file(os.path.join(folder.path, REPORT_FILE), _encode_pieces(pieces), 0o600)
     return missing
 
 
@@ -47,7 +47,7 @@ def write_comparison(first: BatchFolder, second: BatchFolder, path: str) -> None
     views = view_of(first), view_of(second)
     found = compare_results(results_of(first), find, views[1].figures.everything.count)
     ways = tuple(os.path.relpath(folder.path, os.path.dirname(path)) for folder in (first, second))
-    create_or_replace_file(path, _encode_pieces(render_comparison(views, (ways[0], ways[1]), found)), 0o644)
+    create_or_replace_file(path, _encode_pieces(render_comparison(views, (ways[0], ways[1]), found)), 0o600)
 
 
 def results_of(folder: BatchFolder) -> Iterator[TaskResult]:

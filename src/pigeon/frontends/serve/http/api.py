@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from pigeon import __version__
-from pigeon.frontends.serve.http.entrance import COOKIE, HttpRefusal
+from pigeon.frontends.serve.http.entrance import COOKIE, PAGE_KEY, HttpRefusal
 from pigeon.frontends.serve.served_worker import ConversationState
 from pigeon.wire.answers import QueueItem
 from pigeon.wire.base import ABSENT, Absent, Json, Record
@@ -238,6 +238,7 @@ def make_openapi_document() -> dict[str, Json]:
             "securitySchemes": {
                 "token": {"type": "http", "scheme": "bearer"},
                 "cookie": {"type": "apiKey", "in": "cookie", "name": COOKIE},
+                "pageKey": {"type": "apiKey", "in": "header", "name": PAGE_KEY},
             },
         },
     }
@@ -253,7 +254,7 @@ def _describe_operation(operation: Operation) -> dict[str, Json]:
         described["parameters"] = parameters
     if operation.body is not None:
         described["requestBody"] = {"required": True, "content": _describe_content(operation.body, JSON_TYPE)}
-    described["security"] = [{"token": []}, {"cookie": []}] if operation.needed else []
+    described["security"] = [{"token": []}, {"cookie": [], "pageKey": []}] if operation.needed else []
     if operation.needed:
         described["description"] = f"Needs the scope `{operation.needed}`."
     described["responses"] = _describe_answers(operation)

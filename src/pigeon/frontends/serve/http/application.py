@@ -22,7 +22,7 @@ from pigeon.frontends.serve.conversations import Conversations, UnknownConversat
 from pigeon.frontends.serve.counts import CONTENT_TYPE, Gauge, ServeCounts, prometheus_text_of
 from pigeon.frontends.serve.http import api
 from pigeon.frontends.serve.http.connections import RETRY_SECONDS, Connections
-from pigeon.frontends.serve.http.entrance import COOKIE, Entrance, HttpRefusal
+from pigeon.frontends.serve.http.entrance import COOKIE, SUBPROTOCOL, Entrance, HttpRefusal
 from pigeon.frontends.serve.http.page_files import PageFiles
 from pigeon.frontends.serve.http.tokens import COOKIE_SECONDS, LINK_SECONDS, Token, Tokens
 from pigeon.frontends.serve.resources import proportional_memory
@@ -167,16 +167,18 @@ class ServeApplication:
     def _answer_page_request(self, request: Request) -> Response:
         """Return the page, or exchange the one-time link in the address for a cookie; raises `HttpRefusal`."""
         if "token" in request.query_params and request.method == "GET":
-            value = self._entrance.redeem_link(request)
+            value, page_key = self._entrance.redeem_link(request)
+            # What follows # stays in the browser; the page takes it from there (`dom.js`).
+            page = f"/#key={page_key}"
             self._log.info("link_used", peer=self._entrance.peer_of(request))
-            response: Response = RedirectResponse("/", 303)
+            response: Response = RedirectResponse(page, 303)
             if request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
                 # A browser that comes from another site would not send the cookie with a redirect.
-                response = Response(status_code=200, headers={"refresh": "0; url=/"}, media_type=api.HTML_TYPE)
+                response = Response(status_code=200, headers={"refresh": f"0; url={page}"}, media_type=api.HTML_TYPE)
             secure = self._entrance.scheme_of(request) == "https"
             response.set_cookie(COOKIE, value, max_age=COOKIE_SECONDS, httponly=True, samesite="strict", secure=secure)
             return response
-        self._entrance.admit(request, "read")
+        self._entrance.admit_to_page(request)
         return self._page.answer_index(request)
 
     async def _get_health(self, request: Request, asked: dict[str, str | int]) -> Response:
@@ -309,11 +311,11 @@ class ServeApplication:
             code = NOT_FOUND if isinstance(error, UnknownConversation) else BAD_REQUEST
             # A page only learns the reason if the socket was open before it is closed.
             with suppress(OSError, WebSocketDisconnect):
-                await socket.accept()
+                await socket.accept(_choose_subprotocol(socket))
                 await socket.close(OVERLOADED if isinstance(error, TooMany) else code, _close_reason_of(str(error)))
             return
         try:
-            await socket.accept(headers=[(SEQ_HEADER, str(client.start).encode())])
+            await socket.accept(_choose_subprotocol(socket), headers=[(SEQ_HEADER, str(client.start).encode())])
         except OSError:
             # The client has gone while its conversation woke.
             client.stop_watching()
@@ -378,6 +380,11 @@ async def _read_body(request: Request) -> Json:
         raise HttpRefusal(400, "bad_request", f"The body is not JSON: {error}") from None
 
 
+def _choose_subprotocol(socket: WebSocket) -> str | None:
+    """A browser that offers some closes the socket unless one is chosen."""
+    return SUBPROTOCOL if SUBPROTOCOL in socket.scope["subprotocols"] else None
+
+
 def _parse_number(text: str | None) -> int | None:
     if text is None:
         return None
@@ -438,7 +445,11 @@ async def _answer_refusal(request: Request | None, error: Exception) -> Response
         headers["retry-after"] = str(retry)
     if status == 401:
         headers["www-authenticate"] = "Bearer"
-    return _make_json_response({"error": str(error)}, status, headers)
+    response = _make_json_response({"error": str(error)}, status, headers)
+    if isinstance(error, HttpRefusal) and error.reason == "no_page_key":
+        # A cookie that is good for nothing would keep the browser from the page that says how to get in.
+        response.delete_cookie(COOKIE)
+    return response
 
 
 async def _answer_unknown_route(request: Request, error: Exception) -> Response:

@@ -9,6 +9,9 @@ the token:
     cookie + POST   also one of the three things that pages of other sites cannot send: our Origin, our Sec-Fetch-Site,
                     or a body that is called JSON
 
+Browsers send a cookie to every port of a host, so another server on this machine may have received ours. It opens
+nothing without the key that our page keeps, which comes in a header, or as a subprotocol of a WebSocket.
+
 Wrong tokens are counted per peer, and beyond a limit answered with 429; a valid token is never refused because of
 others' wrong ones.
 """
@@ -31,6 +34,10 @@ from pigeon.wire.commands import Scope
 from pigeon.wire.errors import Refusal
 
 COOKIE = "pigeon_token"
+PAGE_KEY = "pigeon-page-key"
+# The subprotocol that is chosen if the page offers it, and how its key is named among those that it offers.
+SUBPROTOCOL = "pigeon"
+_KEY_AS_SUBPROTOCOL = "pigeon-page-key."
 SAFE = ("GET", "HEAD", "OPTIONS")
 # The most wrong tokens of one peer that are checked within this time.
 MOST_WRONG = 20
@@ -38,6 +45,7 @@ WRONG_SECONDS = 60.0
 MOST_PEERS = 10_000
 NO_TOKEN = "A token is needed: Authorization: Bearer TOKEN, or the cookie that the link sets"
 WRONG_TOKEN = "This token is not known here"
+NO_PAGE_KEY = "The cookie is not enough: this browser must open a new link (pigeon serve --link)"
 OTHER_SITE = "A page of another site may not use this server"
 
 
@@ -108,11 +116,21 @@ class Entrance:
             connection.mark_known()
         return token
 
+    def admit_to_page(self, request: HTTPConnection) -> None:
+        """Raise `HttpRefusal` unless the page may be shown, which has nothing of any session; the cookie is enough."""
+        try:
+            self._check_source(request)
+            if request.headers.getlist("authorization") or self._tokens.find_cookie_token(_cookie_of(request)) is None:
+                self._authenticate_request(request)
+        except HttpRefusal as refusal:
+            self._counts.count_refusal(refusal.reason)
+            raise
+
     def is_valid(self, token: Token) -> bool:
         return self._tokens.is_valid(token)
 
-    def redeem_link(self, request: HTTPConnection) -> str:
-        """The cookie value for a valid link; raises `HttpRefusal`."""
+    def redeem_link(self, request: HTTPConnection) -> tuple[str, str]:
+        """The cookie and the key of the page for a valid link; raises `HttpRefusal`."""
         try:
             self._check_source(request)
             token = self._tokens.redeem_link(request.query_params["token"])
@@ -144,7 +162,7 @@ class Entrance:
 
     def _authenticate_request(self, request: HTTPConnection) -> tuple[Token, bool]:
         given = request.headers.getlist("authorization")
-        cookie = request.cookies.get(COOKIE, "")
+        cookie = _cookie_of(request)
         if not given and not cookie:
             raise HttpRefusal(401, "no_token", NO_TOKEN)
         if len(given) > 1:
@@ -153,7 +171,9 @@ class Entrance:
             kind, _, secret = given[0].partition(" ")
             token = self._tokens.find_token(secret.strip()) if kind.lower() == "bearer" else None
         else:
-            token = self._tokens.find_cookie_token(cookie)
+            token = self._tokens.find_page_token(cookie, _page_key_of(request))
+            if token is None and self._tokens.find_cookie_token(cookie) is not None:
+                raise HttpRefusal(401, "no_page_key", NO_PAGE_KEY)
         if token is None:
             self._refuse_wrong_token(request, WRONG_TOKEN)
         return token, not given
@@ -208,6 +228,17 @@ class Entrance:
             return ""
         values = request.headers.getlist(name)
         return values[-1].rpartition(",")[2].strip() if values else ""
+
+
+def _cookie_of(request: HTTPConnection) -> str:
+    return request.cookies.get(COOKIE, "")
+
+
+def _page_key_of(request: HTTPConnection) -> str:
+    """The key that our page sends with its cookie; of a WebSocket, which cannot have headers, in its subprotocols."""
+    offered = request.scope.get("subprotocols", ())
+    found = (one.removeprefix(_KEY_AS_SUBPROTOCOL) for one in offered if one.startswith(_KEY_AS_SUBPROTOCOL))
+    return request.headers.get(PAGE_KEY, "") or next(found, "")
 
 
 def _without_port(host: str) -> str:

@@ -62,20 +62,29 @@ class Tokens:
         return matching[0] if matching else None
 
     def find_cookie_token(self, value: str) -> Token | None:
-        """The token that a cookie stands for: a value made by `create_cookie`, or the token itself."""
+        """The token that a cookie of `create_cookie` stands for. Alone, it opens the empty page and no more."""
         self._read_if_changed()
         until, _, proof = value.partition(".")
-        if proof and until.isascii() and until.isdigit() and len(until) < 20:
-            given = proof.encode("utf-8", "replace")
-            matching = [one for one in self._tokens if hmac.compare_digest(_sign_cookie(one, until).encode(), given)]
-            if matching:
-                return matching[0] if self._wall() < int(until) else None
-        return self.find_token(value)
+        if not (until.isascii() and until.isdigit() and len(until) < 20 and self._wall() < int(until)):
+            return None
+        return next((one for one in self._tokens if _is_same(_sign(one, "cookie", until), proof)), None)
 
-    def create_cookie(self, token: Token) -> str:
-        """The value of a browser's cookie in place of a token: it expires, and does not reveal the token."""
+    def find_page_token(self, cookie: str, page_key: str) -> Token | None:
+        """The token that a cookie stands for, if the page's own half of the secret belongs to it."""
+        token = self.find_cookie_token(cookie)
+        if token is None or not _is_same(_sign(token, "page", cookie), page_key):
+            return None
+        return token
+
+    def create_cookie(self, token: Token) -> tuple[str, str]:
+        """The two halves of what a browser has in place of a token: its cookie, and what our page keeps.
+
+        A browser sends the cookie to every port of this host, where any server can read it; what a page keeps is only
+        for pages from the same port. Both expire, and do not reveal the token.
+        """
         until = str(int(self._wall()) + COOKIE_SECONDS)
-        return f"{until}.{_sign_cookie(token, until)}"
+        cookie = f"{until}.{_sign(token, 'cookie', until)}"
+        return cookie, _sign(token, "page", cookie)
 
     def is_valid(self, token: Token) -> bool:
         """Whether a token that was accepted is still in the file."""
@@ -142,8 +151,12 @@ class Tokens:
         return tokens
 
 
-def _sign_cookie(token: Token, until: str) -> str:
-    return hmac.new(token.secret.encode(), f"pigeon cookie {until}".encode(), hashlib.sha256).hexdigest()
+def _sign(token: Token, purpose: str, text: str) -> str:
+    return hmac.new(token.secret.encode(), f"pigeon {purpose} {text}".encode(), hashlib.sha256).hexdigest()
+
+
+def _is_same(expected: str, given: str) -> bool:
+    return hmac.compare_digest(expected.encode(), given.encode("utf-8", "replace"))
 
 
 def _parse_token(words: list[str], path: str) -> Token:

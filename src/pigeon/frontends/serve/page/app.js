@@ -1,6 +1,6 @@
 // The page as a whole: which session is shown, the bar above it, and keys.
 
-import { byId, element, has, keep, named, notice, now, openWindow, ordered, removeNotice, request, say, typing } from "./dom.js";
+import { byId, download, element, has, keep, named, notice, now, openWindow, ordered, removeNotice, request, say, typing } from "./dom.js";
 import { Attention } from "./attention.js";
 import { Conversation } from "./conversation.js";
 import { Composer } from "./composer.js";
@@ -19,7 +19,7 @@ const commands = {
   search: { about: "search this conversation", run: () => search.open(conversation) },
   branches: { about: "go to another branch", run: () => branches() },
   changes: { about: "what this session has changed in files", run: () => review() },
-  export: { about: "this conversation as a page", run: () => byId("export").click() },
+  export: { about: "this conversation as a page", run: () => exportPage() },
   help: { about: "keyboard shortcuts", run: showHelp },
 };
 const composer = new Composer(commands, () => questions);
@@ -61,7 +61,6 @@ async function show(id, push = true) {
   conversation = made;
   questions.use(made);
   composer.use(made);
-  byId("export").href = `/api/sessions/${encodeURIComponent(id)}/export`;
   showTitle();
   if (!matchMedia("(pointer: coarse)").matches) composer.focus();
   try {
@@ -85,6 +84,11 @@ function showStart() {
     element("button", { type: "button", class: "first talk-only", onclick: () => sessions.chooseFolder() }, "Start a session"),
     element("ul", { class: "recent-sessions" }, ...recent));
   showTitle();
+}
+
+function exportPage() {
+  const { id } = conversation;
+  download(`/api/sessions/${encodeURIComponent(id)}/export`, `${id}.html`).catch(refused);
 }
 
 function refused(error) {
@@ -232,7 +236,7 @@ byId("menu-find").addEventListener("click", inMenu(() => search.open(conversatio
 byId("menu-branches").addEventListener("click", inMenu(branches));
 byId("rename").addEventListener("click", inMenu(askName));
 byId("compact").addEventListener("click", inMenu(() => compact("")));
-byId("export").addEventListener("click", inMenu(() => {}));
+byId("export").addEventListener("click", inMenu(exportPage));
 byId("menu-help").addEventListener("click", inMenu(showHelp));
 byId("delete").addEventListener("click", inMenu(askDelete));
 byId("notify").addEventListener("click", inMenu(() => attention.toggle()));

@@ -5,7 +5,7 @@
 // does the same when it is done twice, and messages, which have an id under which the server takes them once.
 
 import { REPEATABLE } from "./commands.js";
-import { now, request } from "./dom.js";
+import { now, openSocket, request } from "./dom.js";
 
 // The code with which a frame that is too long ends a socket, and how often a record is sent that was not answered.
 const TOO_LONG = 1009;
@@ -81,9 +81,8 @@ export class Connection {
     this.timer = null;
     if (this.closed) return;
     this.on.state("connecting");
-    const scheme = location.protocol === "https:" ? "wss:" : "ws:";
     const after = this.last === null ? "" : `?after=${this.last}`;
-    const socket = new WebSocket(`${scheme}//${location.host}/api/sessions/${encodeURIComponent(this.id)}/rpc${after}`);
+    const socket = openSocket(`/api/sessions/${encodeURIComponent(this.id)}/rpc${after}`);
     this.socket = socket;
     socket.onopen = () => this._connected();
     socket.onmessage = (message) => this._take(message.data);

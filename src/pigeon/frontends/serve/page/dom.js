@@ -47,21 +47,61 @@ export function removeNotice(key) {
   for (const one of [...byId("notices").children]) if (one.dataset.key === key) one.remove();
 }
 
-// A request to this server; throws an Error with the sentence that the server gave, and `status`.
-export async function request(path, options = {}) {
-  const response = await fetch(path, {
-    method: options.method ?? "GET", credentials: "same-origin", cache: "no-store",
-    headers: options.body ? { "Content-Type": "application/json" } : {},
+// The half of the secret that our page keeps; the other half is a cookie, which the browser sends to every port of this host.
+// The link that let this browser in has brought it behind the #.
+const KEY = "pigeon-page-key";
+let pageKey = kept("localStorage", KEY);
+const brought = /^#key=(\w+)$/.exec(location.hash);
+if (brought) {
+  pageKey = brought[1];
+  keep("localStorage", KEY, pageKey);
+  history.replaceState(null, "", location.pathname + location.search);
+}
+
+// A socket to this server. It can have no headers, so the key is one of the subprotocols that it offers.
+export function openSocket(path) {
+  const scheme = location.protocol === "https:" ? "wss:" : "ws:";
+  return new WebSocket(`${scheme}//${location.host}${path}`, ["pigeon", `${KEY}.${currentKey()}`]);
+}
+
+// A link opened in another tab has replaced the cookie as well as what is kept.
+const currentKey = () => kept("localStorage", KEY) || pageKey;
+
+function send(path, options) {
+  const headers = { "Pigeon-Page-Key": currentKey(), ...(options.body ? { "Content-Type": "application/json" } : {}) };
+  return fetch(path, {
+    method: options.method ?? "GET", credentials: "same-origin", cache: "no-store", headers,
     body: options.body ? JSON.stringify(options.body) : undefined,
   });
-  const text = await response.text();
-  let value = null;
-  try { value = text ? JSON.parse(text) : null; } catch { /* not JSON: the status says enough */ }
-  if (response.ok) return value;
+}
+
+// Have the browser save what this server answers; throws like `request`.
+export async function download(path, name) {
+  const response = await send(path, {});
+  if (!response.ok) throw await failureOf(response);
+  const address = URL.createObjectURL(await response.blob());
+  element("a", { href: address, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(address), 60000);
+}
+
+// A request to this server; throws an Error with the sentence that the server gave, and `status`.
+export async function request(path, options = {}) {
+  const response = await send(path, options);
+  if (!response.ok) throw await failureOf(response);
+  return valueOf(await response.text());
+}
+
+// What a text in JSON says, or null if it is something else.
+function valueOf(text) {
+  try { return text ? JSON.parse(text) : null; } catch { return null; }
+}
+
+async function failureOf(response) {
+  const value = valueOf(await response.text());
   const problem = value?.error;
   const error = new Error(typeof problem === "string" ? problem : problem?.message ?? `The server answered ${response.status}`);
   error.status = response.status;
-  throw error;
+  return error;
 }
 
 export function timeAgo(iso) {
