@@ -194,6 +194,8 @@ def _become(received: list[int], program: types.CodeType) -> None:
         if os.isatty(0):
             # The terminal is that of the new session, so that its keys and its end are signals.
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+        # As the interpreter decides at its start.
+        sys.stdout.reconfigure(line_buffering=os.isatty(1))  # type: ignore[union-attr]
         with open(COMM, "w") as name:
             name.write(os.path.basename(program.co_filename))
         os.chdir(folder)

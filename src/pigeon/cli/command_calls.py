@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from pigeon.cli.args import make_parser, option_names, parse_arguments
+from pigeon.cli.masked_output import OutputMasker
 from pigeon.frontends.call import Action, CommandCall, CommandDeclaration
 from pigeon.frontends.printing import did_you_mean
-from pigeon.secrets.redactor import Redactor
 from pigeon.system.environment import Environment
 from pigeon.wire.errors import UsageError
 
 
 def parse_command_call(
-    command: CommandDeclaration,
-    arguments: Sequence[str],
-    environment: Environment,
-    redactor: Redactor,
-    mask: Callable[[str], str],
+    command: CommandDeclaration, arguments: Sequence[str], environment: Environment, masker: OutputMasker
 ) -> CommandCall:
     """The call of a command with these arguments; raises `UsageError`."""
     known, literal = list(arguments), []
@@ -44,7 +40,8 @@ def parse_command_call(
             )
     _check_argument_count(command, action, words)
     options = {name: value for name, value in vars(found).items() if name != "messages"}
-    return CommandCall(action.name, tuple(words), options, environment, parse_arguments, redactor, mask)
+    masking = masker.redactor, masker.mask_text, masker.keep_links
+    return CommandCall(action.name, tuple(words), options, environment, parse_arguments, *masking)
 
 
 def _check_argument_count(command: CommandDeclaration, action: Action, words: Sequence[str]) -> None:

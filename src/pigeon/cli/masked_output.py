@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO, cast
 
 from pigeon.frontends.call import OutputKind
@@ -20,6 +21,7 @@ class OutputMasker:
 
     def __init__(self, kind: OutputKind, environment: Environment) -> None:
         self._kind = kind
+        self._keeps_links = kind == "links"
         self._environment = environment
         self._has_read_keys = False
         self.redactor = Redactor()
@@ -32,11 +34,20 @@ class OutputMasker:
             sys.stderr = cast("TextIO", RedactedText(sys.stderr, self.mask_text))
         sys.stdout = cast("TextIO", RedactedText(sys.stdout, self.mask_text, required=True))
 
+    @contextmanager
+    def keep_links(self) -> Iterator[None]:
+        """In this context only known keys are masked: what is printed has an address that a person must open."""
+        before, self._keeps_links = self._keeps_links, True
+        try:
+            yield
+        finally:
+            self._keeps_links = before
+
     def mask_text(self, text: str) -> str:
         if not text.strip():
             return text
         self._read_keys()
-        if self._kind != "links":
+        if not self._keeps_links:
             text = mask_configuration(text) if self._kind == "configuration" else mask_addresses(text)
         return self.redactor.mask_text(text)
 

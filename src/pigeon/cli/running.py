@@ -80,7 +80,7 @@ def _run_command(name: str, arguments: Sequence[str], environment: Environment) 
         return show_help(name, environment.called)
     masker = OutputMasker(command.output, environment)
     masker.replace_streams()
-    call = parse_command_call(command, arguments, environment, masker.redactor, masker.mask_text)
+    call = parse_command_call(command, arguments, environment, masker)
     raise_on_interrupt()
     return command.run(call)
 

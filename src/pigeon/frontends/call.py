@@ -14,6 +14,8 @@ from pigeon.app.options import AgentOptions
 from pigeon.system.environment import Environment
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from pigeon.secrets.redactor import Redactor
 
 # (names, metavar, help). A metavar ending in "..." may be given several times, one in brackets may be omitted, and an
@@ -72,7 +74,8 @@ class CommandCall(Struct, frozen=True):
     """A call of a command: what to do, with which words and options, and where.
 
     `parse_agent` parses the options of an agent that are given to a command which starts agents. `redactor` has the
-    keys that are masked in the output; `mask` masks a text that is shortened before it is printed.
+    keys that are masked in the output; `mask` masks a text that is shortened before it is printed. `keep_links` is a
+    context: what is printed in it keeps its addresses, for a person to open them.
     """
 
     action: str
@@ -82,6 +85,7 @@ class CommandCall(Struct, frozen=True):
     parse_agent: Callable[[Sequence[str]], CommandLine]
     redactor: Redactor
     mask: Callable[[str], str]
+    keep_links: Callable[[], AbstractContextManager[None]]
 
     def word_at(self, index: int) -> str:
         """The word at an index, or an empty string if it was left out."""

@@ -223,6 +223,12 @@ async def _probe_server(call: CommandCall, name: str) -> McpServerState:
     from pigeon.rpc.in_process import SPOKEN
     from pigeon.sdk.agent import Agent
 
+    async def ask_on_terminal(question: Question) -> str | bool | None:
+        # A person opens the address of a sign-in.
+        with call.keep_links():
+            print_line(question.title)
+        return await _read_answer_on_terminal(question)
+
     attended = sys.stdin is not None and sys.stdin.isatty()
     options = AgentOptions(
         model=DEMO.name,
@@ -234,7 +240,7 @@ async def _probe_server(call: CommandCall, name: str) -> McpServerState:
         unattended=not attended,
     )
     built = await build(options.for_dialect(SPOKEN), call.environment, call.redactor)
-    async with Agent.over(built, on_dialog=_ask_on_terminal if attended else None) as agent:
+    async with Agent.over(built, on_dialog=ask_on_terminal if attended else None) as agent:
         events = agent.events()
         await agent.hello(features=["mcp"])
         while True:
@@ -246,9 +252,8 @@ async def _probe_server(call: CommandCall, name: str) -> McpServerState:
                     break
 
 
-async def _ask_on_terminal(question: Question) -> str | bool | None:
-    """Ask a person. A sign-in may end meanwhile, so the line is read without a thread that would block the exit."""
-    print_line(question.title)
+async def _read_answer_on_terminal(question: Question) -> str | bool | None:
+    """A sign-in may end meanwhile, so the line is read without a thread that would block the exit."""
     if isinstance(question, SelectRequest):
         print_line("Choose one of: " + ", ".join(question.options))
     loop = asyncio.get_running_loop()
