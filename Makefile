@@ -5,11 +5,13 @@ BIN := $(VENV)/bin
 # Two steps, each with its mark: what Pigeon needs to run, and then what its tests and checks need.
 READY := $(VENV)/.ready
 DEV := $(VENV)/.ready-dev
+# An environment of its own: Ray is large, and the tests of everything else must pass without it.
+RAY := .venv-ray
 # Python with the modules of tests/ and scripts/.
 TESTS_PYTHON := cd tests && PYTHONPATH=../scripts ../$(BIN)/python
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: demo demo-raw test faults faults-limits fuzz mutants serve-flood serve-storm serve-cuts serve-bench batch-storm batch-bench mcp-bench acp-bench chat-speed interop lint types schema docs sdk house divergences pins picture release-check clean
+.PHONY: demo demo-raw test faults faults-limits fuzz mutants serve-flood serve-storm serve-cuts serve-bench ray-tests batch-storm batch-bench mcp-bench acp-bench chat-speed interop lint types schema docs sdk house divergences pins picture release-check clean
 
 # One conversation, as a person reads it.
 demo: $(READY)
@@ -81,6 +83,10 @@ batch-storm: $(DEV)
 batch-bench: $(DEV)
 	$(BIN)/python scripts/batch_bench.py $(ARGS)
 
+# The tests of batches with Ray itself, in an environment that has it (a few hundred MB, only then); ARGS are pytest's.
+ray-tests: $(RAY)/.ready
+	$(RAY)/bin/python -m pytest -rs tests/frontends/batch/test_ray_engine.py tests/frontends/batch/test_ray_results.py $(ARGS)
+
 interop: $(DEV)
 	PIGEON_INTEROP=1 $(BIN)/python -m pytest -m interop
 
@@ -136,5 +142,12 @@ $(DEV): $(READY) requirements-dev.txt
 	@$(PIP) install --require-hashes -r requirements-dev.txt
 	@touch $(DEV)
 
+$(RAY)/.ready: pyproject.toml requirements.txt requirements-dev.txt
+	@echo 'Installing Ray and the packages of the tests into $(RAY) (only now; a minute or two) ...'
+	@$(PYTHON) -m venv $(RAY)
+	@$(RAY)/bin/python -m pip --quiet --disable-pip-version-check install --require-hashes -r requirements.txt -r requirements-dev.txt
+	@$(RAY)/bin/python -m pip --quiet --disable-pip-version-check install --no-build-isolation -e '.[ray]'
+	@touch $(RAY)/.ready
+
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(RAY) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -14,7 +14,6 @@ import importlib.util
 import json
 import os
 import random
-import secrets
 import shutil
 import signal
 import subprocess
@@ -22,13 +21,14 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from support.agent_folders import AgentFolders
 from support.batch import make_repository, results_in, shell, write_script, write_tasks
+from support.ray_cluster import RayNodes, kill_ray, processes, ray_environment, ray_processes
 
 REPOSITORIES = 20
 TASKS = 200
@@ -91,16 +91,6 @@ def comparable(out: Path) -> dict[str, Any]:
             "patch": patch,
         }
     return found
-
-
-def processes() -> Iterator[tuple[int, int, str]]:
-    """Every process with its parent and its command."""
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            with suppress(OSError, ValueError, IndexError):
-                parent = int(Path(f"/proc/{name}/stat").read_bytes().rpartition(b")")[2].split()[1])
-                command = Path(f"/proc/{name}/cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
-                yield int(name), parent, command
 
 
 def below(roots: set[int]) -> list[tuple[int, str]]:
@@ -203,92 +193,16 @@ class Storm:
         return next((parent for one, parent, _ in processes() if one == pid), 0)
 
 
-def ray_environment(folders: AgentFolders) -> dict[str, str]:
-    """The variables of drivers and nodes: the storm's clusters have a folder and a token of their own."""
-    token = folders.home / "ray-token"
-    if not token.exists():
-        token.write_text(secrets.token_hex(32))
-        token.chmod(0o600)
-    own = {"RAY_TMPDIR": str(folders.temp), "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token)}
-    return folders.environment(own)
-
-
-def ray_processes(folders: AgentFolders) -> list[tuple[str, int]]:
-    """Raylets and workers of Ray that belong to this storm."""
-    mark = str(folders.temp)
-    table = list(processes())
-    raylets = [pid for pid, _, command in table if "raylet/raylet" in command and mark in command]
-    workers = [pid for pid, parent, command in table if parent in raylets and command.startswith("ray::run_remotely")]
-    return [*(("ray worker", pid) for pid in workers), *(("raylet", pid) for pid in raylets)]
-
-
-class TwoNodes:
-    """Ray with a head and another node, both on this machine."""
-
-    def __init__(self, folders: AgentFolders) -> None:
-        self._folders = folders
-        self._port = "6399"
-        self._ray = [sys.executable, "-m", "ray.scripts.scripts"]
-        self.address = f"127.0.0.1:{self._port}"
-
-    def call(self, *words: str) -> None:
-        """Call `ray`."""
-        subprocess.run(
-            [*self._ray, *words],
-            env=ray_environment(self._folders),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            check=False,
-            timeout=120,
-        )
-
-    def start(self) -> None:
-        """Start the head, and then the other node."""
-        temp = str(self._folders.temp / "ray")
-        self.call(
-            "start", "--head", "--node-ip-address=127.0.0.1", f"--port={self._port}", "--num-cpus=2",
-            "--include-dashboard=false", f"--temp-dir={temp}", "--disable-usage-stats",
-        )  # fmt: skip
-        self.join()
-
-    def join(self) -> None:
-        self.call(
-            "start", f"--address={self.address}", "--node-ip-address=127.0.0.1", "--num-cpus=2", "--disable-usage-stats"
-        )
-
-    def raylets(self) -> list[int]:
-        """The raylets that there are, oldest first."""
-        return sorted(pid for kind, pid in ray_processes(self._folders) if kind == "raylet")
-
-    def restore_nodes(self) -> None:
-        """See that there are two nodes again."""
-        raylets = self.raylets()
-        if len(raylets) == 0:
-            self.stop()
-            self.start()
-        elif len(raylets) == 1:
-            self.join()
-
-    def stop(self) -> None:
-        """End all processes of Ray that belong to this storm."""
-        mark = str(self._folders.temp)
-        for pid, _, command in processes():
-            if mark in command and "ray" in command and pid != os.getpid():
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-
-
 def storm_on_two_nodes(folders: AgentFolders, kills: int, chance: random.Random) -> tuple[Storm, float]:
     """Run on a cluster whose nodes die and come back."""
-    nodes = TwoNodes(folders)
-    nodes.start()
+    nodes = RayNodes(folders, port=6399)
+    nodes.restore_two_nodes()
     storm = Storm("ray-two-nodes", folders, ["--engine", "ray", "--address", nodes.address], chance)
     over = threading.Event()
 
     def keep_two_nodes() -> None:
         while not over.wait(3.0):
-            nodes.restore_nodes()
+            nodes.restore_two_nodes()
 
     mending = threading.Thread(target=keep_two_nodes)
     mending.start()
@@ -297,7 +211,7 @@ def storm_on_two_nodes(folders: AgentFolders, kills: int, chance: random.Random)
     finally:
         over.set()
         mending.join()
-        nodes.stop()
+        kill_ray(folders)
 
 
 def main(kills: int, seed: int, keep: bool = False) -> None:
@@ -320,7 +234,7 @@ def main(kills: int, seed: int, keep: bool = False) -> None:
         try:
             storms.append((embedded, embedded.run(share, lambda _: ray_processes(folders))))
         finally:
-            TwoNodes(folders).stop()
+            kill_ray(folders)
         storms.append(storm_on_two_nodes(folders, share, chance))
     for storm, seconds in storms:
         same = comparable(storm.out) == expected

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import io
 import os
+import socket
 import tarfile
 import tempfile
 import threading
@@ -59,6 +60,7 @@ LOOK_SECONDS = 1.0
 # replaced the one that was joined.
 SILENCE_SECONDS = 60.0
 LEAVE_SECONDS = 10.0
+CONNECT_SECONDS = 10.0
 # What a result may have when it comes back through the object store: worker and driver hold it in memory.
 LARGEST_RESULT = 128 * 1024 * 1024
 WORKSPACE_NOTE = f"{WORKSPACE}.txt"
@@ -127,6 +129,16 @@ class ActorLimits:
         return bool(await self._actor.spend_and_check_exhausted.remote(task, dollars))
 
 
+def check_cluster_listens(address: str) -> None:
+    """Raise `OSError` if nothing listens at an address with host and port: Ray tries for minutes without a word."""
+    host, found, port = address.removeprefix("ray://").rpartition(":")
+    if found and port.isdecimal():
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
+        except (OSError, OverflowError) as error:
+            raise OSError(f"no cluster answers at {address}: {getattr(error, 'strerror', None) or error}") from None
+
+
 class RayEngine:
     """Submits tasks to Ray and collects their results."""
 
@@ -151,6 +163,7 @@ class RayEngine:
         self._remote: Any = None
         self._running: dict[str, tuple[Any, Future[TaskResult | None]]] = {}
         self._is_lost = False
+        self._failing_since: float | None = None
         self._slots = 0
         self._asked = 0.0
         self._looking: asyncio.Task[None] | None = None
@@ -198,6 +211,7 @@ class RayEngine:
         """Join or start the cluster; blocks, so it runs in a thread."""
         given: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
         if self._cluster.address is not None:
+            check_cluster_listens(self._cluster.address)
             self._ray.init(address=self._cluster.address, **given)
             return
         slots = self._concurrency or count_fitting_slots()
@@ -270,13 +284,20 @@ class RayEngine:
             return await getattr(self._actor, method).remote(*arguments)
 
         try:
-            return await asyncio.wait_for(call_method(), SILENCE_SECONDS)
+            answer = await asyncio.wait_for(call_method(), SILENCE_SECONDS)
         except TimeoutError:
             self._fail_all_tasks()
+            return None
         except self._ray.exceptions.RayError:
-            # Ray has died here: the next submitted task finds out and ends the batch in order.
-            pass
-        return None
+            # Ray may have died here. The next submitted task finds out and ends the batch in order; those that were
+            # submitted before wait for ever.
+            now = time.monotonic()
+            self._failing_since = self._failing_since or now
+            if now - self._failing_since > SILENCE_SECONDS:
+                self._fail_all_tasks()
+            return None
+        self._failing_since = None
+        return answer
 
     def _fail_all_tasks(self) -> None:
         """The cluster is unreachable: fail all submitted tasks."""
