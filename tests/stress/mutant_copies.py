@@ -68,6 +68,7 @@ class Copy:
             "-x",
             "--tb=no",
             "-rfE",
+            "--hypothesis-seed=0",
         ]
         output = self.folder / "output.txt"
         with output.open("wb") as out:

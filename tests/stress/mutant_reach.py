@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import queue
 import re
+import threading
 from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,17 +19,19 @@ from pathlib import Path
 from stress.mutant_copies import LEFT_OUT, Copy, run_side_by_side
 from stress.mutations import Mutation, add_probes, source_files
 
-# Written into the copy as a module beside the package.
+# Written into the copy as a module beside the package. Tests replace functions of `os`, so it keeps its own.
 PROBE = """
 import mmap, os
-from pathlib import Path
+from os import close as _close, open as _open, write as _write
 
-_folder = Path(__file__).resolve().parents[1]
+_folder = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+_log = _folder + "/reached-blocks"
+_flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
 _seen = set()
 try:
-    _file = os.open(_folder / "current-test", os.O_RDONLY)
+    _file = _open(_folder + "/current-test", os.O_RDONLY)
     _current = memoryview(mmap.mmap(_file, 4096, prot=mmap.PROT_READ)).cast("I")
-    os.close(_file)
+    _close(_file)
 except OSError:
     _current = [0]
 
@@ -37,14 +41,18 @@ def reached(block):
         return
     _seen.add(entry)
     try:
-        file = os.open(_folder / "reached-blocks", os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC)
+        file = _open(_log, _flags)
         try:
-            os.write(file, b"%d %d\\n" % entry)
+            _write(file, b"%d %d\\n" % entry)
         finally:
-            os.close(file)
+            _close(file)
     except OSError:
         pass
 """
+# What is known is kept after so many.
+FILES_AT_ONCE = 30
+# Of a fixture whose value several tests of a file use.
+WIDER_SCOPE = re.compile(r"""(?<!loop_)scope=["'](class|module|package|session)["']""")
 # The plugin of pytest that says which test is running, and how the tests ended.
 PLUGIN = """
 import json, mmap, struct
@@ -79,9 +87,13 @@ def pytest_runtest_makereport(item, call):
 
 @dataclass(slots=True)
 class Reach:
-    """`seconds` of each test that passed; the tests of each block, by `path:block`."""
+    """`seconds` of each test that passed; the tests of each block, by `path:block`.
+
+    In the files of `sharing`, what one test has reached for all of them (in a fixture of the module) counts for all.
+    """
 
     files: dict[str, str] = field(default_factory=dict)
+    sharing: set[str] = field(default_factory=set)
     seconds: dict[str, float] = field(default_factory=dict)
     blocks: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
 
@@ -97,15 +109,16 @@ class Reach:
         for test in found:
             by_file[test.partition("::")[0]].append(test)
 
+        in_order = {file: sorted(tests, key=self.seconds.__getitem__) for file, tests in by_file.items()}
+        for file in self.sharing & in_order.keys():
+            more = [test for test in self.seconds if test.partition("::")[0] == file and test not in found]
+            in_order[file] += sorted(more, key=self.seconds.__getitem__)
+
         def distance(file: str) -> tuple[bool, int, float]:
             shared = len(words & set(re.findall(r"[a-z]+", Path(file).stem.lower())))
             return not file.startswith(mirror), -shared, sum(self.seconds[test] for test in by_file[file])
 
-        return [
-            test
-            for file in sorted(by_file, key=distance)
-            for test in sorted(by_file[file], key=self.seconds.__getitem__)
-        ]
+        return [test for file in sorted(in_order, key=distance) for test in in_order[file]]
 
     @classmethod
     def load(cls, file: Path) -> Reach:
@@ -138,6 +151,7 @@ def update_reach(file: Path, snapshot: Path, jobs: int) -> Reach:
         for path in sorted((snapshot / "tests").rglob("test_*.py"))
         if not str(path.relative_to(snapshot)).startswith(LEFT_OUT)
     }
+    reach.sharing = {name for name in now if WIDER_SCOPE.search((snapshot / name).read_text())}
     changed = [name for name, digest in now.items() if reach.files.get(name) != digest]
     if not changed:
         return reach
@@ -145,31 +159,57 @@ def update_reach(file: Path, snapshot: Path, jobs: int) -> Reach:
     reach.seconds = {test: seconds for test, seconds in reach.seconds.items() if test not in outdated}
     for tests in reach.blocks.values():
         tests.difference_update(outdated)
-    print(f"{len(changed)} test files are run to see which code they reach ...", flush=True)  # noqa: T201
-    parts = [changed[number::jobs] for number in range(jobs)]
+    reach.files = {name: digest for name, digest in reach.files.items() if now.get(name) == digest}
+    waiting: queue.SimpleQueue[list[str]] = queue.SimpleQueue()
+    for start in range(0, len(changed), FILES_AT_ONCE):
+        waiting.put(changed[start : start + FILES_AT_ONCE])
+    saving = threading.Lock()
+
+    def work(copy: Copy) -> None:
+        names = _write_probes(copy)
+        while True:
+            try:
+                files = waiting.get_nowait()
+            except queue.Empty:
+                return
+            print(f"watching which code {len(files)} test files reach, {files[0]} first", flush=True)  # noqa: T201
+            _run_watched(copy, files)
+            with saving:
+                ran = _read_reached(copy.folder, names, reach)
+                reach.files.update((name, now[name]) for name in files if name in ran)
+                reach.save(file)
+                for name in files:
+                    if name not in ran:
+                        print(f"no test of {name} has run", flush=True)  # noqa: T201
+
     copies = [Copy(snapshot, snapshot.with_name(f"reach-{number}")) for number in range(jobs)]
-    run_side_by_side(_watch_tests, [(copy, part, reach) for copy, part in zip(copies, parts, strict=True)], copies)
-    reach.files = now
-    reach.save(file)
+    run_side_by_side(work, [(copy,) for copy in copies], copies)
     return reach
 
 
-def _watch_tests(copy: Copy, tests: list[str], reach: Reach) -> None:
-    folder = copy.folder
+def _write_probes(copy: Copy) -> dict[int, str]:
+    """Put the probes into the copy; returns the name of each block by its number."""
     names: dict[str, int] = {}
-    for path in source_files(folder):
+    for path in source_files(copy.folder):
 
         def number_of(block: str, path: str = path) -> int:
             return names.setdefault(f"{path}:{block}", len(names) + 1)
 
-        copy.write(path, add_probes((folder / path).read_bytes(), number_of).encode())
-    (folder / "current-test").write_bytes(bytes(4096))
-    (folder / "reached-blocks").write_bytes(b"")
-    (folder / "reports").write_text("")
-    (folder / "src/pigeon_reach.py").write_text(PROBE)
-    (folder / "src/pigeon_reach_plugin.py").write_text(PLUGIN)
-    copy.run(tests, 7200, 180, "-p", "pigeon_reach_plugin", "--maxfail=100000")
-    name_of = {number: name for name, number in names.items()}
+        copy.write(path, add_probes((copy.folder / path).read_bytes(), number_of).encode())
+    (copy.folder / "src/pigeon_reach.py").write_text(PROBE)
+    (copy.folder / "src/pigeon_reach_plugin.py").write_text(PLUGIN)
+    return {number: name for name, number in names.items()}
+
+
+def _run_watched(copy: Copy, files: list[str]) -> None:
+    (copy.folder / "current-test").write_bytes(bytes(4096))
+    (copy.folder / "reached-blocks").write_bytes(b"")
+    (copy.folder / "reports").write_text("")
+    copy.run(files, 3600, 180, "-p", "pigeon_reach_plugin", "--maxfail=100000")
+
+
+def _read_reached(folder: Path, name_of: dict[int, str], reach: Reach) -> set[str]:
+    """Add what the tests have reached; returns the files whose tests have run."""
     passed: dict[int, str] = {}
     bad: set[int] = set()
     seconds: dict[int, float] = defaultdict(float)
@@ -187,3 +227,4 @@ def _watch_tests(copy: Copy, tests: list[str], reach: Reach) -> None:
             test_number, _, block = line.partition(" ")
             if (number := int(test_number)) in passed and number not in bad:
                 reach.blocks[name_of[int(block)]].add(passed[number])
+    return {test.partition("::")[0] for test in passed.values()}
