@@ -167,3 +167,35 @@ def test_a_worker_that_is_asked_to_sleep_goes_only_if_it_is_not_needed(tmp_path:
         writer.close()
 
     run(test, tmp_path)
+
+
+@pytest.mark.parametrize("busy", [False, True])
+async def test_a_worker_without_a_supervisor_ends_once_it_has_nothing_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, busy: bool
+) -> None:
+    monkeypatch.setattr(worker_link, "LINGER_SECONDS", 0.02)
+    monkeypatch.setattr(worker_link, "LONGEST_LINGER", 0.3 if busy else 3600.0)
+    worker = Worker(tmp_path)
+    worker.busy = busy
+    began = asyncio.get_running_loop().time()
+    await asyncio.wait_for(worker.arrived.wait(), 20)
+    assert worker.left == [143]
+    assert asyncio.get_running_loop().time() - began >= (0.3 if busy else 0.02)
+    worker.link.close(1)
+
+
+async def test_a_worker_with_a_supervisor_never_ends_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker_link, "LINGER_SECONDS", 0.01)
+    monkeypatch.setattr(worker_link, "LONGEST_LINGER", 0.02)
+    worker = Worker(tmp_path)
+    reader, writer = await worker.connect()
+    assert (await line_of(reader))["type"] == "logged"
+    for _ in range(5):
+        checked = asyncio.Event()
+        asyncio.get_running_loop().call_later(0.02, checked.set)
+        await checked.wait()
+    assert worker.left == []
+    writer.close()
+    await asyncio.wait_for(worker.arrived.wait(), 20)
+    assert worker.left == [143]
+    worker.link.close(1)

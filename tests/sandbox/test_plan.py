@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from pigeon.sandbox.git_places import find_git_places
 from pigeon.sandbox.plan import Mount, kept_places, plan_of
 from pigeon.sandbox.policy import SandboxPolicy, Unprotectable, is_inside
-from pigeon.sandbox.survey import FolderSurvey, shared_git_files
+from pigeon.sandbox.survey import FolderSurvey, shared_git_files, survey_folder
 from pigeon.sandbox.wall import bubblewrap_arguments, find_bubblewrap
 from support.sandboxed_runs import policy_for
 
@@ -82,6 +82,21 @@ def test_more_folders_than_can_be_walked_through_stop_everything(
     (Path(policy.root) / "a" / "b" / "c").mkdir(parents=True)
     with pytest.raises(Unprotectable, match=r"more than 3 folders.*Work in the folder of one project"):
         plan_of(policy)
+
+
+def test_exactly_as_much_as_is_allowed_is_protected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name / ".git").mkdir(parents=True)
+    monkeypatch.setattr("pigeon.sandbox.survey.MOST_FINDINGS", 2)
+    monkeypatch.setattr("pigeon.sandbox.survey.MOST_FOLDERS", 3)
+    assert sorted(survey_folder(str(tmp_path)).repositories) == [str(tmp_path / "a"), str(tmp_path / "b")]
+    (tmp_path / "a" / ".pi").mkdir()
+    with pytest.raises(Unprotectable, match="more than 2 repositories"):
+        survey_folder(str(tmp_path))
+    (tmp_path / "c").mkdir()
+    monkeypatch.setattr("pigeon.sandbox.survey.MOST_FINDINGS", 3)
+    with pytest.raises(Unprotectable, match="more than 3 folders"):
+        survey_folder(str(tmp_path))
 
 
 def test_what_commands_make_is_theirs_and_what_was_there_before_is_kept_though_it_comes_back(

@@ -98,6 +98,16 @@ async def test_the_users_own_conversions_and_ignored_files_count(
     assert " 1\n+2\n" in patch
 
 
+async def test_files_that_are_tracked_and_ignored_are_not_taken_for_deleted(
+    tmp_path: Path, processes: ProcessOwner, users: dict[str, str]
+) -> None:
+    make_repository(tmp_path / "repo", {"a.txt": "one\n", "built.log": "kept all the same\n"})
+    commit = make_repository(tmp_path / "repo", {".gitignore": "*.log\n"})
+    (tmp_path / "repo" / "a.txt").write_text("two\n")
+    patch = (await make_patch(Git(processes, users), str(tmp_path / "repo"), commit, str(tmp_path))).decode()
+    assert [line for line in patch.splitlines() if line.startswith("diff ")] == ["diff --git a/a.txt b/a.txt"]
+
+
 async def test_a_local_repository_that_an_agent_wrote_is_copied_and_runs_nothing(
     tmp_path: Path, processes: ProcessOwner, users: dict[str, str]
 ) -> None:

@@ -30,6 +30,12 @@ def test_a_program_without_a_loop_is_told_what_is_wrong_before_anything_starts(t
         list(pigeon.batch_sync(["fine", {"promt": 1}], out=tmp_path / "out", model="demo"))
     assert "nothing was started" in str(caught.value)
     assert not (tmp_path / "out").exists()
+    (tmp_path / "out").mkdir()
+    with pytest.raises(pigeon.StartupError, match="nothing was started"):
+        list(pigeon.batch_sync([{"promt": 1}], out=tmp_path / "out", model="demo"))
+    model = write_script(tmp_path / "say.json", default="Said.")
+    (said,) = pigeon.batch_sync(["fine"], out=tmp_path / "out", model=model)
+    assert said.text == "Said.", "the folder is free again after a call that was wrong"
     with pytest.raises(pigeon.StartupError, match="to a single conversation"):
         list(pigeon.batch_sync(["x"], out=tmp_path / "out", model="demo", session_id="x"))
     with pytest.raises(pigeon.StartupError, match="record applies to a single conversation"):

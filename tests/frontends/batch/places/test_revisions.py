@@ -84,6 +84,15 @@ async def test_all_that_cannot_be_found_is_told_at_once_with_its_lines(
     assert len(told) == 5
 
 
+async def test_of_a_revision_that_many_tasks_want_the_first_places_are_told_and_their_number(
+    make: Make, repository: tuple[Path, str, str]
+) -> None:
+    wanted = [Workspace(git=f"file://{repository[0]}", revision="v9")] * 25
+    _, (missing,) = await find_revisions(make(), *wanted)
+    assert missing.places == [f"line {number}" for number in range(1, 21)]
+    assert missing.count == 25
+
+
 async def test_a_batch_that_is_gone_on_with_keeps_its_commits_and_older_ones_stay_without(
     make: Make, repository: tuple[Path, str, str]
 ) -> None:
