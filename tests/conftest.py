@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
@@ -14,6 +14,7 @@ from hypothesis import settings
 from pigeon.system.process.start import ProcessOwner
 from support.agent_process import command_line
 from support.fork_server import can_fork_agents, start_early, stop_servers
+from support.open_files import list_open_files
 from support.pigeon_serve import stop_shared_server
 from support.run_times import RunTimes, is_controller, is_whole, sort_longest_first
 
@@ -25,6 +26,9 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "proves(id, same, dialects): the promise of the contract that this test proves")
     config.addinivalue_line("markers", "proves_each(names, cases, dialects): one case of the test for each promise")
+    config.addinivalue_line(
+        "markers", "leaves_open: what stays open at the end is meant to: nobody knows whether it is used"
+    )
     config.addinivalue_line("markers", "by_exec: agents are started, not forked: the start is part of the test")
     # A shell starts what runs in its background with interrupts ignored, `nohup` with hang-ups ignored; so would all
     # programs of the tests be.
@@ -62,6 +66,15 @@ def pytest_unconfigure() -> None:
     # In this order: `pigeon serve` is forked as well, and killed with the fork server it would leave its workers.
     stop_shared_server()
     stop_servers()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Function) -> Iterator[None]:
+    """What was opened in the folder of a test is closed at its end."""
+    folder = getattr(item, "funcargs", {}).get("tmp_path")
+    yield
+    if folder is not None and not item.get_closest_marker("leaves_open") and (left := list_open_files(folder)):
+        pytest.fail(f"left open: {', '.join(left)}", pytrace=False)
 
 
 @pytest.hookimpl(optionalhook=True)

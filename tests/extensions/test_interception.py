@@ -40,6 +40,27 @@ async def gate(event, ctx):
     assert stage.errors() == []
 
 
+async def test_a_guard_that_an_extension_makes_when_the_session_starts_checks_the_first_call(stage: Stage) -> None:
+    await stage.load(
+        "guard",
+        """
+ext = Extension("guard")
+
+@ext.on(SessionStart)
+async def begin(event, ctx):
+    await asyncio.sleep(0.1)  # it reads its rules from somewhere
+
+    @ext.on(ToolCall)
+    async def gate(event, ctx):
+        return Block("not that")
+""",
+    )
+    stage.bind()
+    await stage.runner.hooks.on_session_started("startup")
+    with pytest.raises(ToolFailed, match="not that"):
+        await stage.runner.gate.before_call(await prepare_call(CALL.name, CALL.arguments))
+
+
 async def test_changed_arguments_are_checked_again(stage: Stage) -> None:
     text = {"type": "string"}
     await stage.load(

@@ -31,6 +31,12 @@ def test_a_text_without_a_head_is_all_body(text: str) -> None:
     assert (parts.head, parts.body, parts.problem) == ({}, text, None)
 
 
+@pytest.mark.parametrize("head", ["", "\n", "# a remark alone\n", "null\n"])
+def test_a_head_without_a_key_is_no_problem(head: str) -> None:
+    assert parts_of(f"---\n{head}---\nbody") == ({}, "body")
+    assert read_front_matter(f"---\n{head}---\nbody").problem is None
+
+
 def test_a_fence_inside_of_a_value_is_not_the_end() -> None:
     assert parts_of("---\nname: a---b\ntext: ---c\n---\nbody")[0] == {"name": "a---b", "text": "---c"}
 

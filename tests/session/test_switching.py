@@ -91,6 +91,7 @@ async def test_an_extension_may_refuse_every_change_before_anything_happens(tmp_
         ("fork?", entry, "before"),
         ("fork?", journal.leaf_id, "at"),
     ]
+    await setup.close()
 
 
 async def test_the_run_and_the_queue_end_with_the_conversation(tmp_path: Path) -> None:
@@ -112,6 +113,7 @@ async def test_the_run_and_the_queue_end_with_the_conversation(tmp_path: Path) -
     assert len(setup.session.queue) == 0
     await setup.prompt("two")
     assert user_texts(setup) == ["two"]
+    await setup.close()
 
 
 async def test_a_shell_command_of_the_old_conversation_is_not_kept_in_the_new_one(tmp_path: Path) -> None:
@@ -169,6 +171,7 @@ async def test_a_file_that_cannot_be_opened_leaves_everything_as_it_was(tmp_path
         await setup.session.switching.veto_or_open(str(bad))
     assert setup.session.journal is journal
     assert hooks.notes == [("switch?", "resume", str(bad))]
+    await setup.close()
 
 
 @pytest.mark.parametrize("linked", [False, True])
@@ -226,6 +229,7 @@ async def test_a_fork_ends_before_the_message_and_gives_its_text(tmp_path: Path)
     assert f'"parentSession":"{old.file}"'.encode() in next(new.iterate_lines())
     assert await setup.session.switching.fork(entry_of(setup, "one"), "branching") == ("one", False)
     assert user_texts(setup) == []
+    await setup.close()
 
 
 @pytest.mark.parametrize("name", ["forking", "branching"])
@@ -236,6 +240,7 @@ async def test_a_fork_needs_a_message_of_the_user(tmp_path: Path, name: Any) -> 
         with pytest.raises(Refusal, match=f"Invalid entry ID for {name}"):
             await setup.session.switching.fork(entry, name)
     assert user_texts(setup) == ["one"]
+    await setup.close()
 
 
 async def test_a_copy_is_the_branch_and_needs_a_message(tmp_path: Path) -> None:
@@ -249,3 +254,4 @@ async def test_a_copy_is_the_branch_and_needs_a_message(tmp_path: Path) -> None:
     assert user_texts(setup) == ["one"]
     assert [line.raw for line in setup.session.journal.branch] == [line.raw for line in old.branch]
     assert setup.session.journal.is_saved
+    await setup.close()

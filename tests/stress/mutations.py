@@ -92,9 +92,14 @@ def mutations_of(path: str, text: bytes) -> Iterator[Mutation]:
     starts = _line_starts(text)
     lines: dict[str, str] = {name: ast.unparse(function) for name, function in _functions(tree.body, "")}
     seen: dict[tuple[int, int], set[str]] = defaultdict(set)
-    for block in blocks_of(tree):
+    blocks = list(blocks_of(tree))
+    names = {id(block.statements): block.name for block in blocks}
+    for block in blocks:
         source = hashlib.sha256(lines[block.function].encode()).hexdigest()[:8]
         for statement in block.statements:
+            handlers = getattr(statement, "handlers", [])
+            # A damage to a handler shows only where it handles something: in its own block.
+            handled = {id(node): names[id(one.body)] for one in handlers for node in (one, one.type)}
             for kind, node, after in _damages(statement):
                 if _is_out_of_scope(node):
                     continue
@@ -105,7 +110,8 @@ def mutations_of(path: str, text: bytes) -> Iterator[Mutation]:
                 if before.strip() == after.strip() or after in seen[begin, end]:
                     continue
                 seen[begin, end].add(after)
-                where = (path, block.function, block.name, kind, node.lineno, begin, end)
+                name = handled.get(id(node), block.name) if kind == "handler" else block.name
+                where = (path, block.function, name, kind, node.lineno, begin, end)
                 yield Mutation(*where, before, after, source)
 
 

@@ -71,6 +71,12 @@ def test_each_kind_of_damage_is_done_where_it_can_be() -> None:
     }
 
 
+def test_a_damage_to_a_handler_is_looked_for_where_it_handles_something() -> None:
+    blocks = {one.block for one in mutations_of("src/pigeon/sdk/x.py", SOURCE) if one.kind == "handler"}
+    assert len(blocks) == 1
+    assert blocks.isdisjoint(one.block for one in mutations_of("src/pigeon/sdk/x.py", SOURCE) if one.kind != "handler")
+
+
 def test_probes_are_at_the_beginning_of_every_block_and_change_nothing_else() -> None:
     names: list[str] = []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 from typing import Any, cast
 
@@ -21,8 +22,13 @@ class UndrawnApplication:
 
     is_running = False
 
+    def __init__(self) -> None:
+        self.drawings = 0
+        self.drawn = asyncio.Event()
+
     def invalidate(self) -> None:
-        pass
+        self.drawings += 1
+        self.drawn.set()
 
 
 async def test_what_is_still_being_painted_when_a_chat_is_left_is_written_before_its_end() -> None:
@@ -36,3 +42,14 @@ async def test_what_is_still_being_painted_when_a_chat_is_left_is_written_before
     await drawing.finish()
     text = written.getvalue()
     assert 0 <= text.index("the beginning") < text.index("answer") < text.index("the last words")
+
+
+async def test_when_another_program_gives_the_terminal_back_all_is_drawn_again() -> None:
+    application = UndrawnApplication()
+    output = ChatOutput(cast("Any", io.StringIO()), lambda: Size(rows=24, columns=80))
+    live = LiveView(ChatTranscript(lambda: 0.0), Painter(None), lambda: 0.0)
+    drawing = Drawing(output, Painter(None), live, lambda: False, lambda: cast("Any", application))
+    with drawing.pausing():
+        pass
+    await asyncio.wait_for(application.drawn.wait(), 20)
+    assert application.drawings == 1

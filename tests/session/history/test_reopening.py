@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -74,8 +75,9 @@ def test_the_leaf_of_an_odd_file_is_its_last_entry(edge: str, tmp_path: Path) ->
     opened.close()
 
 
-def roles(journal: Journal) -> list[str]:
-    return [line.role or line.type for line in journal.branch]
+def roles_when_reopened(journal: Journal, folder: Path) -> list[str]:
+    with closing(reopen_journal(journal, folder)) as opened:
+        return [line.role or line.type for line in opened.branch]
 
 
 @pytest.mark.parametrize("stop", ["aborted", "error"])
@@ -83,7 +85,7 @@ def test_an_answer_that_was_stopped_is_not_repaired_on_reopening(stop: Any, tmp_
     journal = DiskRepository(tmp_path).create_journal("/")
     journal.append_message(user("go"))
     journal.append_message(assistant_message(tool_call("c1"), stop_reason=stop))
-    assert roles(reopen_journal(journal, tmp_path)) == ["user", "assistant"]
+    assert roles_when_reopened(journal, tmp_path) == ["user", "assistant"]
 
 
 def test_the_calls_of_an_answer_that_a_crash_cut_off_get_their_missing_results(tmp_path: Path) -> None:
@@ -98,7 +100,7 @@ def test_the_calls_of_an_answer_that_a_crash_cut_off_get_their_missing_results(t
         ("c1", INTERRUPTED, True),
         ("c3", INTERRUPTED, True),
     ]
-    assert roles(reopen_journal(opened, tmp_path)) == ["user", "assistant", "toolResult", "toolResult", "toolResult"]
+    assert roles_when_reopened(opened, tmp_path) == ["user", "assistant", "toolResult", "toolResult", "toolResult"]
 
 
 def test_an_answer_that_was_taken_out_of_the_context_is_passed_over(tmp_path: Path) -> None:
@@ -110,13 +112,14 @@ def test_an_answer_that_was_taken_out_of_the_context_is_passed_over(tmp_path: Pa
     opened = reopen_journal(journal, tmp_path)
     results = [line.message for line in opened.branch if line.role == "toolResult"]
     assert [one.tool_call_id for one in results] == ["c1"]  # type: ignore[union-attr]
+    opened.close()
 
 
 def test_what_the_user_said_after_an_open_call_leaves_it_alone(tmp_path: Path) -> None:
     journal = DiskRepository(tmp_path).create_journal("/")
     journal.append_message(assistant_message(tool_call("c1"), stop_reason="toolUse"))
     journal.append_message(user("never mind"))
-    assert roles(reopen_journal(journal, tmp_path)) == ["assistant", "user"]
+    assert roles_when_reopened(journal, tmp_path) == ["assistant", "user"]
 
 
 async def test_a_run_that_died_in_a_tool_goes_on_with_the_next_prompt(tmp_path: Path) -> None:

@@ -1,0 +1,30 @@
+"""Files that a test has left open: an error handler or a clean-up that forgets a descriptor shows nowhere else."""
+
+from __future__ import annotations
+
+import gc
+import os
+from pathlib import Path
+
+
+def list_open_files(folder: Path) -> list[str]:
+    """The files below a folder that this process has open, without those that only wait to be collected."""
+    found = _find_open_files(folder)
+    if found:
+        gc.collect()
+        found = _find_open_files(folder)
+    return found
+
+
+def _find_open_files(folder: Path) -> list[str]:
+    begin = f"{folder}/"
+    found = []
+    with os.scandir("/proc/self/fd") as descriptors:
+        for descriptor in descriptors:
+            try:
+                place = os.readlink(descriptor.path)
+            except OSError:
+                continue
+            if place.startswith(begin):
+                found.append(place.removeprefix(begin))
+    return found
