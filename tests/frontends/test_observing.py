@@ -107,6 +107,17 @@ def test_verbose_says_what_fails_and_what_is_tried_again(folders: AgentFolders, 
         assert said in ended.err, ended.err
 
 
+def test_verbose_says_that_older_messages_are_summarized(folders: AgentFolders, server: ModelServer) -> None:
+    folders.configure(settings={"compaction": {"keepRecentTokens": 10}})
+    for text in ("One.", "Two.", "They talked."):
+        server.answers(text)
+    with RpcProcess(folders, "--verbose", *MODEL) as agent:
+        agent.run("tell me " * 500)
+        agent.run("and then " * 500)
+        agent.ask("compact")
+    assert "pigeon: compaction: older messages are being summarized\n" in agent.stderr
+
+
 def test_a_trace_that_cannot_be_written_is_told_at_the_start(folders: AgentFolders, server: ModelServer) -> None:
     ended = run_pigeon(folders, "-p", "--trace", "nowhere/trace", *MODEL, "hello")
     assert (ended.code, ended.out) == (1, "")
@@ -127,6 +138,7 @@ def test_a_trace_follows_no_link_to_a_file(tmp_path: Path) -> None:
     assert not (tmp_path / "profile").exists()
 
 
+@pytest.mark.leaves_open  # up to the end of its process
 def test_a_trace_has_a_largest_size(tmp_path: Path) -> None:
     trace = TraceFile(str(tmp_path / "trace"), largest=500)
     for number in range(50):
@@ -138,6 +150,7 @@ def test_a_trace_has_a_largest_size(tmp_path: Path) -> None:
         TraceFile(str(tmp_path))
 
 
+@pytest.mark.leaves_open  # up to the end of its process
 def test_a_key_in_two_pieces_of_an_answer_is_masked(tmp_path: Path) -> None:
     redactor = Redactor()
     redactor.learn_keys([("key", KEY)])

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from pigeon.sandbox import wall as wall_module
 from pigeon.sandbox.plan import plan_of
 from pigeon.sandbox.policy import Unprotectable
 from pigeon.system.process.reaper import LOST
@@ -340,6 +341,73 @@ async def test_a_command_waits_for_another_agent_that_is_removing_what_stands_in
     assert ran.stdout.split() == [b".agents", b".mcp.json", b".omp", b".pi", b".pigeon"]
     assert ran.stderr.count(b"Read-only file system") == 1
     assert place.names() == set()
+
+
+STAND_INS = (".agents", ".mcp.json", ".omp", ".pi", ".pigeon")
+
+
+def unlocked_names(folder: Path) -> list[str]:
+    """The stand-ins that are missing, or that another agent could remove now."""
+    found = []
+    for name in STAND_INS:
+        try:
+            descriptor = os.open(folder / name, os.O_RDONLY)
+        except FileNotFoundError:
+            found.append(name)
+            continue
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            found.append(name)
+        except BlockingIOError:
+            pass
+        finally:
+            os.close(descriptor)
+    return found
+
+
+@pytest.mark.parametrize("race", ["is being removed", "was removed", "was replaced"])
+async def test_what_stands_in_is_there_and_locked_although_another_agent_removes_it(
+    place: Place, monkeypatch: pytest.MonkeyPatch, race: str
+) -> None:
+    wall = wall_of(place.builder, policy_for(place.work, place.home, place.scratch))
+    raced: list[str] = []
+    create, flock = wall_module._create_stand_in, fcntl.flock
+
+    def create_what_goes_again(path: str, content: bytes | None) -> None:
+        if not raced:
+            raced.append(path)
+            raise FileExistsError(path)
+        create(path, content)
+
+    def lock_what_is_another_by_now(descriptor: int, operation: int) -> None:
+        path = os.readlink(f"/proc/self/fd/{descriptor}")
+        if not raced and os.path.isdir(path):
+            raced.append(path)
+            os.rename(path, f"{path}-old")
+            os.mkdir(path)
+        flock(descriptor, operation)
+
+    if race == "is being removed":
+        (place.work / ".pi").mkdir()
+        removing = os.open(place.work / ".pi", os.O_RDONLY)
+        flock(removing, fcntl.LOCK_EX)
+
+        def remove() -> None:
+            (place.work / ".pi").rmdir()
+            os.close(removing)
+
+        asyncio.get_running_loop().call_later(0.1, remove)
+    elif race == "was removed":
+        monkeypatch.setattr(wall_module, "_create_stand_in", create_what_goes_again)
+    else:
+        monkeypatch.setattr(fcntl, "flock", lock_what_is_another_by_now)
+    await wall.prepare_program("/bin/true", ["true"], str(place.work), {})
+    monkeypatch.undo()
+    try:
+        assert unlocked_names(place.work) == []
+    finally:
+        wall.on_program_ended()
+    assert unlocked_names(place.work) == list(STAND_INS)
 
 
 async def test_a_link_that_cannot_be_protected_stops_the_command(place: Place, tmp_path: Path) -> None:

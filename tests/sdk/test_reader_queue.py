@@ -161,6 +161,28 @@ async def test_a_reader_that_reads_is_never_cut_off_however_much_it_has_read() -
         assert await queue.get() == AgentStart()
 
 
+async def test_only_the_newest_progress_of_a_call_takes_room() -> None:
+    queue = ReaderQueue()
+    for _ in range(MOST_APART):
+        queue.put(AgentStart())
+    queue.put(progress("one", "first"), size=1)
+    for at in range(20):
+        queue.put(progress("one", f"{at}"), size=MOST_BYTES // 2)
+    queue.put(AgentStart(), size=MOST_BYTES // 4)
+    assert len(await read_all(queue)) == MOST_APART + 2
+
+
+async def test_progress_that_became_longer_counts_with_its_length() -> None:
+    queue = ReaderQueue()
+    for _ in range(MOST_APART):
+        queue.put(AgentStart())
+    queue.put(progress("one", "short"), size=1)
+    queue.put(progress("one", "long"), size=MOST_BYTES - 1)
+    queue.put(AgentStart(), size=2)
+    with pytest.raises(ReaderTooSlow):
+        await read_until_closed(queue, [])
+
+
 async def test_progress_that_becomes_shorter_makes_room() -> None:
     queue = ReaderQueue()
     for _ in range(MOST_APART):

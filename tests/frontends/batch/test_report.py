@@ -173,7 +173,9 @@ def test_what_is_compared_is_only_what_both_batches_have(tmp_path: Path) -> None
     assert "+0.0 points" in page
     assert "5 tasks only in A, and not counted here" in page
     write_comparison(filled_folder(tmp_path / "n", [TaskSpec(id="x", prompt="p")]), second, str(tmp_path / "n.html"))
-    assert "nothing to compare" in (tmp_path / "n.html").read_text()
+    page = (tmp_path / "n.html").read_text()
+    assert "nothing to compare" in page
+    assert "<h2>Figures</h2>" not in page
 
 
 def test_tasks_that_are_not_done_stand_first_with_the_reason(batches: tuple[BatchFolder, BatchFolder]) -> None:
