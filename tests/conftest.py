@@ -26,9 +26,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "proves(id, same, dialects): the promise of the contract that this test proves")
     config.addinivalue_line("markers", "proves_each(names, cases, dialects): one case of the test for each promise")
-    config.addinivalue_line(
-        "markers", "leaves_open: files that stay open at the end of the test are meant to"
-    )
+    config.addinivalue_line("markers", "leaves_open: files that stay open at the end of the test are meant to")
     config.addinivalue_line("markers", "by_exec: agents are started, not forked: the start is part of the test")
     # A shell starts what runs in its background with interrupts ignored, `nohup` with hang-ups ignored; so would all
     # programs of the tests be.

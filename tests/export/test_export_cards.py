@@ -10,7 +10,7 @@ import pytest
 from pigeon.export.chart import MOST_BARS, Spent, chart_html
 from pigeon.export.html import SessionPage
 from pigeon.export.markdown import TextFormatter
-from pigeon.export.tool_html import call_html
+from pigeon.export.tool_html import call_html, json_text
 from pigeon.wire.base import ABSENT
 from pigeon.wire.content import TextContent, ToolCall
 from pigeon.wire.messages import ToolResultMessage
@@ -46,6 +46,26 @@ def test_a_file_that_was_written_is_shown_and_not_said_to_be_written() -> None:
     assert "1 line<" in made
     assert "Successfully" not in made
     assert "No space left" in card("write", {"path": "a", "content": "x"}, "No space left", is_error=True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "gist"),
+    [
+        ({"pattern": "x", "path": "src"}, "x in src"),
+        ({"pattern": "x"}, "x"),
+        ({"query": "y"}, "y"),
+        ({"path": "src"}, "src"),
+        ({}, "."),
+    ],
+)
+def test_a_search_is_headed_by_what_was_searched_for_and_where(arguments: dict[str, Any], gist: str) -> None:
+    assert f"<code>{gist}</code>" in card("grep", arguments, "a.py:1: x")
+
+
+@pytest.mark.parametrize("value", ["\ud800", {"a": "\ud800"}, object])
+def test_a_value_that_is_no_json_is_shown_as_python_shows_it(value: Any) -> None:
+    assert json_text(value) == repr(value)
+    assert json_text({"a": [1, None]}) == '{\n  "a": [\n    1,\n    null\n  ]\n}'
 
 
 def test_an_edit_shows_its_change_and_no_json() -> None:

@@ -61,7 +61,9 @@ def test_coloured_code_is_the_whole_code_and_nothing_else(code: str, language: s
 
 
 def test_long_texts_and_long_lines_stay_plain() -> None:
+    assert highlight_code("x = 1\n" * (LONGEST_CODE // 6) + "\n" * (LONGEST_CODE % 6), "python") is not None
     assert highlight_code("x = 1\n" * (LONGEST_CODE // 6 + 1), "python") is None
+    assert highlight_code("x" * LONGEST_LINE, "python") is not None
     assert highlight_code("x" * (LONGEST_LINE + 1), "python") is None
 
 

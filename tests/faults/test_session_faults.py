@@ -7,6 +7,7 @@ import fcntl
 import os
 import shutil
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -118,7 +119,7 @@ def is_in_order(part: list[bytes], whole: list[bytes]) -> bool:
 @pytest.mark.parametrize("count", [1, 3, FOREVER])
 def test_the_nth_operation_fails_for_every_n(tmp_path: Path, count: int, error: int, kind: str) -> None:
     counting = Disk(0, 0)
-    _play(tmp_path / "counted", counting)
+    _play(tmp_path / "counted", counting)[1].close()
     assert counting.operations == STEPS
     for first in range(1, counting.operations + 1):
         repository, journal = _play(tmp_path / str(first), Disk(first, count, error, kind))
@@ -134,7 +135,8 @@ def test_the_nth_operation_fails_for_every_n(tmp_path: Path, count: int, error: 
         journal.close()
         assert repository.reports[1:] == [f"The session is saved again: {journal.file}"]
         assert kept_in(journal) == whole
-        assert DiskRepository(tmp_path).open(str(journal.file), "/").leaf_id == journal.leaf_id
+        with closing(DiskRepository(tmp_path).open(str(journal.file), "/")) as opened:
+            assert opened.leaf_id == journal.leaf_id
 
 
 def _play(folder: Path, disk: Disk) -> tuple[DiskRepository, Journal]:

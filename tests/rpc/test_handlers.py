@@ -226,7 +226,9 @@ async def test_a_page_of_sessions_has_one_to_five_hundred_rows(tmp_path: Path) -
     mine = tmp_path / "mine"
     mine.mkdir()
     for folder in (mine, other):
-        await Host(says("one"), folder=folder).prompt("go")
+        host = Host(says("one"), folder=folder)
+        await host.prompt("go")
+        await host.setup.close()
     host = Host(folder=mine)
     for limit, reason in ((0, ">= 1"), (-1, ">= 1"), (-0.0, ">= 1"), (501, "<= 500"), (1e20, "got a number")):
         refusal = await host.response("list_sessions", limit=limit)
@@ -257,6 +259,7 @@ async def test_what_is_not_on_disk_cannot_be_a_page(tmp_path: Path) -> None:
     await host.prompt("go")
     path = str(tmp_path / "page.html")
     assert await host.ask("export_html", outputPath=path) == {"path": path}
+    await host.setup.close()
 
 
 OTHER = a_model(id="other", reasoning=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,23 @@ async def test_a_played_session_publishes_what_the_live_one_did(tmp_path: Path) 
     assert played.provider.requests == []
     texts = [getattr(event.assistant_message_event, "delta", "") for event in played.heard.of(MessageUpdate)]
     assert "There it is." in "".join(texts)
+
+
+def load_with_other_times(file: Path, time: str) -> LoadedSession:
+    head, *lines = file.read_text().splitlines()
+    changed = [json.dumps({**json.loads(line), "timestamp": time}) for line in lines]
+    file.write_text("\n".join([head, *changed]) + "\n")
+    loaded = load_session(str(file))
+    assert loaded is not None
+    return loaded
+
+
+async def test_entries_whose_time_cannot_be_read_are_played_all_the_same(tmp_path: Path) -> None:
+    _, live = await store_session(tmp_path)
+    played = SessionSetup()
+    damaged = load_with_other_times(Path(str(live.session.journal.file)), "some day")
+    await SessionPlayer(played.session, PlayedClock(), PlaybackPace(0, 0)).play(last_branch_of(damaged))
+    assert comparable_events(played) == comparable_events(live)
 
 
 async def test_an_abort_ends_the_run_that_is_played_and_nothing_follows(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -302,6 +303,15 @@ def test_the_process_ends_when_its_input_ends_in_the_middle_of_a_line(folders: A
     editor.initialize()
     editor.write(b'{"jsonrpc":"2.0","id":5,"meth')
     assert editor.close() == 0
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, -signal.SIGINT), (signal.SIGTERM, 143)])
+def test_signals_end_the_process_with_their_codes(folders: AgentFolders, number: int, code: int) -> None:
+    editor = Editor(folders, "--model", "demo")
+    editor.initialize()
+    editor.process.send_signal(number)
+    assert editor.process.wait(30) == code
+    assert editor.close() == code
 
 
 def test_the_process_ends_when_its_input_ends_in_the_middle_of_a_run(folders: AgentFolders) -> None:

@@ -472,6 +472,8 @@ def test_the_plan_is_told_whenever_it_changes(scripted: EditorStarter) -> None:
         {"content": "first", "priority": "medium", "status": "in_progress"},
         {"content": "second", "priority": "medium", "status": "pending"},
     ]
+    kinds = [update["sessionUpdate"] for update in editor.updates(session)]
+    assert kinds.index("plan") < kinds.index("agent_message_chunk"), "not only at the end of the run"
 
 
 def test_the_plan_is_told_again_when_finished_tasks_are_cleared(scripted: EditorStarter, folders: AgentFolders) -> None:

@@ -71,6 +71,24 @@ def test_a_worker_killed_in_a_run_is_replaced_and_the_run_ends_once(
     service.run(test())
 
 
+@pytest.mark.parametrize("problem", [OSError(11, "Resource temporarily unavailable"), StartupError("no room")], ids=str)
+def test_a_command_for_which_no_worker_can_be_started_is_answered_with_the_reason(
+    service: InProcessService, one: ServedConversation, monkeypatch: pytest.MonkeyPatch, problem: Exception
+) -> None:
+    async def fail() -> None:
+        raise problem
+
+    async def test() -> None:
+        async with ServiceClient(service, one) as talk:
+            with monkeypatch.context() as patched:
+                patched.setattr(one._worker, "ensure_awake", fail)
+                answer = await talk.ask("get_messages")
+            assert (answer["success"], answer["error"]) == (False, str(problem))
+            assert (await talk.ask("get_messages"))["success"]
+
+    service.run(test())
+
+
 def test_a_worker_that_hangs_in_a_run_is_ended_and_the_conversation_goes_on(
     service: InProcessService, one: ServedConversation
 ) -> None:
