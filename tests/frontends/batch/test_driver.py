@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pigeon.frontends.batch.batch_folder import BatchFolder, BatchRecord
+from pigeon.frontends.batch.batch_folder import Attempt, BatchFolder, BatchRecord
 from pigeon.frontends.batch.driver import MOST_ATTEMPTS, Driver
 from pigeon.frontends.batch.records import TaskResult, TaskSpec, hash_of
 from pigeon.frontends.batch.task_link import FatalTask
@@ -111,6 +111,63 @@ async def test_a_disk_that_is_full_at_the_end_is_named_as_the_reason(tmp_path: P
     driver, _, results = await drive_batch(FillingFolder(str(tmp_path)), result_of)
     assert len(results) == 2
     assert driver.outcome.stopped == f"{tmp_path}: No space left on device"
+
+
+class FullFolder(BatchFolder):
+    """Its disk is full when a result is listed, or when it is recorded what an attempt has cost."""
+
+    def add_result(self, result: TaskResult) -> None:
+        if result.id == "t1":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        super().add_result(result)
+
+    def add_unfinished(self, attempt: Attempt) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+async def test_a_disk_that_is_full_when_a_result_is_listed_ends_the_batch_and_loses_nothing(tmp_path: Path) -> None:
+    filled_folder(tmp_path, SPECS)
+    driver, engine, _ = await drive_batch(FullFolder(str(tmp_path)), result_of)
+    assert driver.outcome.stopped == f"{tmp_path}: No space left on device"
+    assert len(engine.submitted) < len(SPECS)
+    again, engine, _ = await drive_batch(BatchFolder(str(tmp_path)), result_of)
+    assert "t1" not in engine.submitted, "its result is in its folder"
+    assert list(results_in(tmp_path)) == [spec.id for spec in SPECS]
+    assert again.outcome.stopped is None
+
+
+async def test_a_disk_that_is_full_when_wasted_money_is_recorded_ends_the_batch(tmp_path: Path) -> None:
+    filled_folder(tmp_path, SPECS[:1])
+    folder = FullFolder(str(tmp_path))
+    engine = InstantEngine(folder, lambda spec: None)
+    engine.release_money = lambda task: asyncio.sleep(0, 2.0)  # type: ignore[method-assign,assignment]
+    driver = Driver(folder, folder.read_record(), lambda spent, exhausted: engine, Watching())
+    assert [result async for result in driver.run_tasks(False)] == []
+    assert driver.outcome.stopped == f"{tmp_path}: No space left on device"
+
+
+@pytest.mark.parametrize(
+    ("problem", "stopped"),
+    [
+        (OSError(errno.EIO, "Input/output error"), "{}: Input/output error"),
+        (StartupError("no process can be started"), "no process can be started"),
+    ],
+    ids=["disk", "processes"],
+)
+async def test_a_task_that_cannot_be_run_at_all_ends_the_batch_with_the_reason(
+    tmp_path: Path, problem: Exception, stopped: str
+) -> None:
+    folder = filled_folder(tmp_path, SPECS)
+
+    def work(spec: TaskSpec) -> TaskResult:
+        if spec.id == "t1":
+            raise problem
+        return result_of(spec)
+
+    driver, _, results = await drive_batch(folder, work)
+    assert driver.outcome.stopped == stopped.format(tmp_path)
+    assert "t1" not in {one.id for one in results}
+    assert driver.outcome.remaining_count >= 1
 
 
 async def test_a_batch_ends_when_its_money_is_spent_and_goes_on_with_more(tmp_path: Path) -> None:

@@ -79,6 +79,19 @@ def test_every_bad_line_is_reported_with_its_number_and_the_good_ones_are_read(t
     assert problems[-1] == "line 17: it is not UTF-8"
 
 
+def test_a_list_is_read_as_well_and_one_that_is_broken_is_reported(tmp_path: Path) -> None:
+    specs, problems = read(
+        tmp_path, '[{"id": "a", "prompt": "x"}, {"id": "b", "promt": "y"}, {"id": "c", "prompt": "z"}]'
+    )
+    assert [spec.id for spec in specs] == ["a", "c"]
+    assert len(problems) == 1
+    assert problems[0].startswith("task 2")
+    specs, problems = read(tmp_path, '[{"id": "a", "prompt": "x"},')
+    assert specs == []
+    assert len(problems) == 1
+    assert problems[0].startswith("line 1: it is not JSON")
+
+
 def test_rows_of_csv_fill_a_template_whatever_their_quotes_and_line_ends(tmp_path: Path) -> None:
     data = '\ufeff\r\npackage,git,note\r\n"a, ""b""\r\nc",repo,x\r\n\r\n;,r2,\r\n'
     specs, problems = read(tmp_path, data, "tasks.csv", template="Upgrade {package}; {{keep}} {note}")

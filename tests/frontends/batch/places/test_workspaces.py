@@ -59,6 +59,10 @@ async def test_a_copy_of_a_folder_has_links_modes_and_hidden_files_and_the_origi
 def test_a_folder_that_cannot_be_copied_is_named(tmp_path: Path) -> None:
     with pytest.raises(WorkspaceError, match="missing"):
         copy_folder(str(tmp_path / "missing"), str(tmp_path / "copy"), "/nowhere")
+    (tmp_path / "source").mkdir()
+    (tmp_path / "there").mkdir()
+    with pytest.raises(WorkspaceError, match=f"^{tmp_path}/there cannot be copied: File exists$"):
+        copy_folder(str(tmp_path / "source"), str(tmp_path / "there"), "/nowhere")
 
 
 async def test_a_checkout_is_of_the_revision_and_changes_of_it_are_a_patch(
