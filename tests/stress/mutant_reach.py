@@ -221,11 +221,12 @@ def _read_reached(folder: Path, name_of: dict[int, str], reach: Reach) -> set[st
         if outcome != "passed":
             bad.add(number)
     for number, test in passed.items():
-        if number not in bad and "\n" not in test:
+        # The path of the copy in a name means that the test is called otherwise elsewhere.
+        if number not in bad and "\n" not in test and folder.name not in test:
             reach.seconds[test] = round(seconds[number], 3)
     with (folder / "reached-blocks").open() as lines:
         for line in lines:
             test_number, _, block = line.partition(" ")
-            if (number := int(test_number)) in passed and number not in bad:
+            if passed.get(number := int(test_number)) in reach.seconds and number not in bad:
                 reach.blocks[name_of[int(block)]].add(passed[number])
     return {test.partition("::")[0] for test in passed.values()}
