@@ -49,6 +49,7 @@ def test_only_links_to_the_web_and_to_mail_lead_somewhere(target: str, kept: boo
         ("2026-01-02T03:04:05", "2026-01-02 03:04:05 UTC"),
         ("2026-01-02T03:04:05+02:00", "2026-01-02 01:04:05 UTC"),
         ("<now>", "<span>&lt;now&gt;</span>"),
+        ("0001-01-01T00:00:00+23:00", "<span>0001-01-01T00:00:00+23:00</span>"),
         ("", ""),
     ],
 )

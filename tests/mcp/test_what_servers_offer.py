@@ -36,6 +36,7 @@ async def test_prompts_are_slash_commands_and_resources_are_mentions(agents: Ser
         said = text_sent(await agent.run('/mcp__notes__poem "the sea" sad'))
         assert said == "Write a poem about the sea (sad)"
         assert text_sent(await agent.run("/mcp__notes__poem tone=glad storms")) == "Write a poem about storms (glad)"
+        assert text_sent(await agent.run("/mcp__notes__poem it's late")) == "Write a poem about it's (late)"
         with pytest.raises(pigeon.Refusal, match="needs topic"):
             await agent.run("/mcp__notes__poem")
         listed = (await agent.get_mcp_resources()).resources

@@ -263,6 +263,11 @@ def test_retry_after_is_read_in_all_its_forms() -> None:
     assert read_retry_after({"retry-after": formatdate(0, usegmt=True)}) == 0
     assert read_retry_after({"retry-after": "soon"}) is None
     assert read_retry_after({}) is None
+    # Numbers without an end, as a broken proxy may send them.
+    assert read_retry_after({"retry-after": "inf"}) is None
+    assert read_retry_after({"retry-after": "1e999"}) is None
+    assert read_retry_after({"retry-after-ms": "inf", "retry-after": "1"}) == 1000
+    assert read_retry_after({"retry-after-ms": "soon", "retry-after": "1"}) == 1000
 
 
 def test_a_wait_of_more_than_a_minute_is_named_in_the_text() -> None:

@@ -12,8 +12,9 @@ import json
 import queue
 import re
 import threading
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from stress.mutant_copies import LEFT_OUT, Copy, run_side_by_side
@@ -85,7 +86,7 @@ def pytest_runtest_makereport(item, call):
 """
 
 
-@dataclass(slots=True)
+@dataclass
 class Reach:
     """`seconds` of each test that passed; the tests of each block, by `path:block`.
 
@@ -97,8 +98,14 @@ class Reach:
     seconds: dict[str, float] = field(default_factory=dict)
     blocks: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
 
+    @cached_property
+    def breadth(self) -> Counter[str]:
+        """How many blocks each test reaches."""
+        return Counter(test for tests in self.blocks.values() for test in tests)
+
     def tests_for(self, mutation: Mutation) -> list[str]:
-        """The tests that reach its block, the nearest first: those of the mirror folder, then those that are quick."""
+        """The tests that reach its block, the nearest first: those of the mirror folder, then those that reach little
+        else."""
         name = f"{mutation.path}:{mutation.block}"
         found = self.blocks.get(name, set())
         mirror = str(Path("tests", *Path(mutation.path).parts[2:-1])) + "/"
@@ -117,7 +124,8 @@ class Reach:
 
         def distance(file: str) -> tuple[bool, int, float]:
             shared = len(words & set(re.findall(r"[a-z]+", Path(file).stem.lower())))
-            return not file.startswith(mirror), -shared, sum(self.seconds[test] for test in by_file[file])
+            breadth = sum(self.breadth[test] for test in by_file[file]) / len(by_file[file])
+            return not file.startswith(mirror), -shared, breadth
 
         return [test for file in sorted(in_order, key=distance) for test in in_order[file]]
 

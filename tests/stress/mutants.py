@@ -27,7 +27,7 @@ KEPT = ROOT / ".mutants"
 EQUIVALENT = Path(__file__).with_name("equivalent_mutants.json")
 # Tests are run for so many seconds as they took when they were watched: of code that thousands of tests reach, the rest
 # is not run.
-BUDGET = 15.0
+BUDGET = 8.0
 SLOWER = 6.0  # than when the tests were watched, on a busy machine
 # A test that is over sooner does not fail because the machine is busy.
 QUICK = 0.2

@@ -48,6 +48,12 @@ def left_out(path: str, ignored: Ignored) -> bool:
     return any(ignored("/".join(parts[:n]), n < len(parts)) for n in range(1, len(parts) + 1))
 
 
+def test_a_line_that_makes_no_sense_is_passed_over() -> None:
+    lines = IgnoreLines("[z-a]\n" + "x" * 10_000 + "\nb\n")
+    assert lines.verdict("b", False) is True
+    assert lines.verdict("z", False) is None
+
+
 def test_a_line_that_ends_with_a_slash_is_about_folders_only() -> None:
     lines = IgnoreLines("build/\n/top/\n!kept/")
     for name, ignored in (("build", True), ("deep/build", True), ("top", True), ("kept", False)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import subprocess
@@ -16,7 +17,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pigeon.transport import event_log
-from pigeon.transport.event_log import EventLog, LogEnd, LogReader, lines_since, lock_log, log_owner, segments_in
+from pigeon.transport.event_log import (
+    EventLog,
+    LogEnd,
+    LogReader,
+    lines_since,
+    lock_log,
+    lock_log_within,
+    log_owner,
+    segments_in,
+)
 
 BATCHES = st.lists(st.integers(1, 4), max_size=30)
 LOCKING = """
@@ -179,6 +189,58 @@ def test_lines_since_a_mark_are_found_in_the_newest_file_that_has_it(tmp_path: P
     ]
     assert [number for number, _ in lines_since(str(tmp_path), lambda line: False, log.end)] == [1, 2, 3, 4, 5, 6]
     log.close()
+
+
+def test_a_file_that_is_deleted_while_it_is_looked_for_ends_the_search(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = EventLog(str(tmp_path), 10, 100)
+    for text in (b"begin", b"a", b"b", b"c"):
+        log.append(b"%-10s\n" % text, 1)
+    segments = segments_in(str(tmp_path))
+    assert len(segments) > 2
+    monkeypatch.setattr(event_log, "segments_in", lambda folder: [*segments[:-2], segments[-2] + 1000, segments[-1]])
+    end = LogEnd(segments[-1] + 2000, 0)
+    found = lines_since(str(tmp_path), lambda line: False, end)
+    assert [text for _, text in found] == [b"c         "], "what is older is gone, too"
+    log.close()
+
+
+def test_a_reader_whose_file_cannot_be_opened_is_an_error_and_holds_nothing(tmp_path: Path) -> None:
+    log = EventLog(str(tmp_path), 1000, 100)
+    end = append(log, 2)
+    log.close()
+    (file,) = [path for path in tmp_path.iterdir() if path.stat().st_size]
+    file.unlink()
+    file.mkdir()
+    before = os.listdir("/proc/self/fd")
+    with pytest.raises(OSError, match="directory"):
+        LogReader(str(tmp_path), 1, end).read(10)
+    assert len(os.listdir("/proc/self/fd")) == len(before)
+
+
+@pytest.mark.leaves_open  # a lock belongs to its process
+@pytest.mark.parametrize("ends", [True, False])
+async def test_a_log_is_taken_over_from_a_process_that_ends_in_time(tmp_path: Path, ends: bool) -> None:
+    folder = str(tmp_path)
+    other = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", LOCKING, folder, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+    )
+    assert other.stdout is not None
+    assert await other.stdout.readline() == b"locked\n"
+    if ends:
+        asyncio.get_running_loop().call_later(0.1, other.kill)
+        await lock_log_within(folder, 20)
+    else:
+        with pytest.raises(OSError, match="unavailable"):
+            await lock_log_within(folder, 0.1)
+        other.kill()
+    await other.wait()
+
+
+async def test_a_log_in_a_folder_that_is_gone_is_not_waited_for(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        await asyncio.wait_for(lock_log_within(str(tmp_path / "gone"), 600), 10)
 
 
 def test_one_process_alone_may_append_and_others_can_tell_which(tmp_path: Path) -> None:
