@@ -67,9 +67,11 @@ main()
 def test_the_first_answer_imports_nothing_that_it_does_not_need(tmp_path: Path) -> None:
     folders = AgentFolders(tmp_path)
     folders.configure()
+    environment = folders.environment()
+    environment.pop("COVERAGE_PROCESS_START", None)  # what measures coverage imports modules of its own
     ran = subprocess.run(
         [sys.executable, "-c", WATCHED],
-        env=folders.environment(),
+        env=environment,
         cwd=folders.work,
         input='{"type":"get_state"}\n',
         capture_output=True,
