@@ -7,6 +7,7 @@ import errno
 import json
 import os
 import socket
+import uuid
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,8 @@ class Worker:
 
     def __init__(self, folder: Path) -> None:
         self.log = FullLog(str(folder))
-        self.path = str(folder / "socket")
+        # Without a path, which could be too long for a socket.
+        self.path = f"\0pigeon-test-{uuid.uuid4().hex}"
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         listener.bind(self.path)
         listener.listen(4)
