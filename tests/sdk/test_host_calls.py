@@ -209,6 +209,43 @@ async def test_a_tool_that_fails_in_an_odd_way_is_answered_too(
     assert text.startswith(told)
 
 
+class Picture:
+    """No value of JSON."""
+
+    def __str__(self) -> str:
+        return "a picture"
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [(None, "Done."), ("text", "text"), ({"a": 1}, '{"a":1}'), (Picture(), "a picture"), ({1: Picture()}, "a picture")],
+    ids=["nothing", "text", "object", "no json", "no json inside"],
+)
+async def test_what_a_tool_returns_is_told_as_text_whatever_it_is(
+    conversations: Conversations, value: Any, told: str
+) -> None:
+    def show() -> Any:
+        """Shows it."""
+        return value if not isinstance(value, dict) or 1 not in value else value[1]
+
+    conversations.script(call("show"), "Done.")
+    async with conversations.start(tools=[pigeon.tool(show)]) as agent:
+        assert results(await agent.run("go")) == [(told, False)]
+
+
+async def test_arguments_that_do_not_fit_a_function_are_an_error_that_says_which(conversations: Conversations) -> None:
+    def add(count: int) -> int:
+        """Counts."""
+        return count
+
+    function = pigeon.tool(add)
+    conversations.script(call("add", count={"no": "number"}), "Done.")
+    async with conversations.start(tools=[function]) as agent:
+        ((text, failed),) = results(await agent.run("go"))
+    assert failed
+    assert "count" in text
+
+
 async def test_a_permission_whose_callable_was_cancelled_by_others_is_a_no(conversations: Conversations) -> None:
     async def permit(request: pigeon.PermissionRequest) -> bool:
         return bool(await _await_cancelled())

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 
 from pigeon.wire import codec, commands
 from pigeon.wire.base import ABSENT
 from pigeon.wire.errors import BadRecord, UnknownCommand
+from pigeon.wire.open_work import EventHead, head_of
 
 
 @pytest.mark.parametrize(
@@ -123,3 +124,27 @@ def test_numbers_that_json_does_not_have_are_null_with_and_without_lone_surrogat
 def test_half_of_a_surrogate_pair_where_no_text_can_be_is_refused(line: str) -> None:
     with pytest.raises(BadRecord, match="half of a surrogate pair"):
         codec.command_of(codec.decode(line.encode()))
+
+
+def test_a_type_that_cannot_be_remembered_is_prepared_each_time() -> None:
+    odd = Annotated[list[int], []]
+    for _ in range(2):
+        codec.prepare_type(odd)
+        assert codec.convert([1], odd) == [1]
+    with pytest.raises(BadRecord):
+        codec.convert(["x"], odd)
+
+
+def test_what_is_nested_without_end_or_has_half_of_a_pair_as_a_key_is_no_record() -> None:
+    value: Any = "x"
+    for _ in range(200_000):
+        value = [value]
+    with pytest.raises(BadRecord):
+        codec.convert({"type": "prompt", "message": value}, commands.Prompt)
+    with pytest.raises(BadRecord):
+        codec.convert({"type": "prompt", "message": "x", "\ud800": 1, "images": "\ud800"}, commands.Prompt)
+
+
+@pytest.mark.parametrize("line", [b"", b"{", b"[]", b"7", b'{"type":7}', b'{"type":"\xff"}', b"\xff\xfe"])
+def test_a_line_that_is_no_event_has_an_empty_head(line: bytes) -> None:
+    assert head_of(line) == EventHead()
