@@ -43,7 +43,8 @@ fuzz: $(DEV)
 	$(TESTS_PYTHON) -m stress.shell_fuzzer $(or $(N),10000) $(or $(SEED),1)
 
 # So many deliberate damages to the source, in copies of it: do the tests notice them? PACKAGE is one, as `mcp` or
-# `frontends.acp`; JOBS run at once; ARGS may be --again (what nothing had noticed) or --list (the sample alone).
+# `frontends.acp`; JOBS run at once; ARGS may be --again (what nothing had noticed), --list (the sample alone) or
+# --unreached (the code that no test reaches, without any damage).
 mutants: $(DEV)
 	$(TESTS_PYTHON) -m stress.mutants $(or $(N),150) $(or $(SEED),1) --package "$(PACKAGE)" --jobs $(or $(JOBS),1) $(ARGS)
 

@@ -8,6 +8,7 @@ the same call continues where it was interrupted; `--again` tries only the damag
 from __future__ import annotations
 
 import argparse
+import ast
 import json
 import queue
 import random
@@ -21,7 +22,7 @@ from typing import Any
 
 from stress.mutant_copies import ROOT, Copy, run_side_by_side, take_snapshot
 from stress.mutant_reach import Reach, update_reach
-from stress.mutations import KINDS, Mutation, mutations_of, source_files
+from stress.mutations import KINDS, Mutation, blocks_of, mutations_of, package_of, source_files
 
 KEPT = ROOT / ".mutants"
 EQUIVALENT = Path(__file__).with_name("equivalent_mutants.json")
@@ -141,6 +142,17 @@ def read_verdicts(file: Path) -> dict[str, dict[str, Any]]:
     return {verdict["key"]: verdict for verdict in map(json.loads, lines)}
 
 
+def unreached_blocks(root: Path, reach: Reach, package: str | None) -> list[str]:
+    """Where no test has ever been: each damage there stays unnoticed."""
+    found = []
+    for path in source_files(root):
+        if package in (None, package_of(path)):
+            for block in blocks_of(ast.parse((root / path).read_bytes())):
+                if not reach.blocks.get(f"{path}:{block.name}"):
+                    found.append(f"{path}:{block.statements[0].lineno} {block.function}")
+    return found
+
+
 def report(verdicts: list[dict[str, Any]]) -> None:
     """The score by package and kind, and what survived."""
     for name in ("package", "kind"):
@@ -158,7 +170,7 @@ def report(verdicts: list[dict[str, Any]]) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """`python -m stress.mutants N SEED [--package NAME] [--jobs N] [--again] [--list]`."""
+    """`python -m stress.mutants N SEED [--package NAME] [--jobs N] [--again] [--list] [--unreached]`."""
     parser = argparse.ArgumentParser(prog="stress.mutants")
     parser.add_argument("count", type=int)
     parser.add_argument("seed", type=int)
@@ -166,6 +178,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--jobs", type=int, default=1, help="so many at once")
     parser.add_argument("--again", action="store_true", help="only what nothing had noticed")
     parser.add_argument("--list", action="store_true", help="the sample, without running anything")
+    parser.add_argument("--unreached", action="store_true", help="no damages: the code that no test reaches")
     options = parser.parse_args(arguments)
     KEPT.mkdir(exist_ok=True)
     results = KEPT / f"sample-{options.seed}-{options.package or 'all'}.jsonl"
@@ -175,6 +188,10 @@ def main(arguments: list[str]) -> int:
         chosen = sample(snapshot, options.seed, options.count, options.package or None)
         if options.list:
             print("\n".join(map(str, chosen)))  # noqa: T201
+            return 0
+        if options.unreached:
+            reach = update_reach(KEPT / "reach.json", snapshot, options.jobs)
+            print("\n".join(unreached_blocks(snapshot, reach, options.package or None)))  # noqa: T201
             return 0
         known = read_verdicts(results)
         waiting = [one for one in chosen if one.key not in known or (options.again and not known[one.key]["noticed"])]

@@ -54,9 +54,7 @@ class Mutation:
 
     @property
     def package(self) -> str:
-        """The package of the source it is in; each front end is one."""
-        parts = self.path.split("/")[2:-1]
-        return ".".join(parts[: 2 if parts[:1] == ["frontends"] else 1]) or "pigeon"
+        return package_of(self.path)
 
     def apply(self, text: bytes) -> bytes:
         """The text of its file with the damage."""
@@ -66,6 +64,12 @@ class Mutation:
         """For people: where, and what."""
         before, after = (" ".join(piece.split()) for piece in (self.before, self.after))
         return f"{self.path}:{self.line} {self.function} [{self.kind}]\n    - {before[:160]}\n    + {after[:160]}"
+
+
+def package_of(path: str) -> str:
+    """The package of a module; each front end is one."""
+    parts = path.split("/")[2:-1]
+    return ".".join(parts[: 2 if parts[:1] == ["frontends"] else 1]) or "pigeon"
 
 
 @dataclass(frozen=True, slots=True)
