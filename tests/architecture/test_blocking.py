@@ -47,6 +47,7 @@ EXCEPTIONS = {
     "pigeon.frontends.batch.batch_folder._write": "called while a batch is prepared, in a thread",
     "pigeon.frontends.batch.places.workspaces.make_writable_and_retry": "for `remove_folder`, its callers are checked",
     "pigeon.frontends.batch.preparing._find_model_problem": "in a loop that has nothing else to do",
+    "pigeon.frontends.batch.ray_engine.check_cluster_listens": "while the cluster is joined, in a thread",
     "pigeon.frontends.batch.ray_engine.run_remotely": _OF_RESULTS,
     "pigeon.frontends.batch.ray_engine.unpack_result": _OF_RESULTS,
     "pigeon.frontends.batch.task_run._sync_path": _OF_RESULTS,

@@ -48,7 +48,9 @@ ext = Extension("guard")
 
 @ext.on(SessionStart)
 async def begin(event, ctx):
-    await asyncio.sleep(0.1)  # it reads its rules from somewhere
+    has_rules = asyncio.Event()
+    asyncio.get_running_loop().call_later(0.1, has_rules.set)
+    await has_rules.wait()
 
     @ext.on(ToolCall)
     async def gate(event, ctx):
