@@ -54,6 +54,14 @@ async def test_older_and_sloppy_argument_forms_are_understood(
     assert (tmp_path / "x").read_text() == "b"
 
 
+async def test_edits_that_are_a_text_but_no_json_are_refused_and_the_file_stays(edit: EditTool, tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("a")
+    for wrong in ('[{"oldText": "a",', "replace a by b", "[]", "7"):
+        failure = await call_for_failure(edit, path="x", edits=wrong)
+        assert "edits" in failure.text
+        assert (tmp_path / "x").read_text() == "a"
+
+
 async def test_a_top_level_edit_is_one_more(edit: EditTool, tmp_path: Path) -> None:
     (tmp_path / "x").write_text("a c")
     shown = await call_for_text(edit, path="x", edits=[{"oldText": "a", "newText": "b"}], oldText="c", newText="d")

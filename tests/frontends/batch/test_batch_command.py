@@ -52,6 +52,7 @@ class Ran:
         )
         down = write_script(work / "down.json", {"error": {"message": "the server is on fire"}})
         say = write_script(work / "say.json", default="Said.")
+        break_git = write_script(work / "break.json", shell("rm -rf .git; echo '[core' > .git"), "Broken.")
         stay = f"setsid sh -c 'sleep 300; touch {self.marker}' & echo started; exit 3"
         return [
             {
@@ -70,6 +71,7 @@ class Ran:
             {"id": "leaves", "prompt": "l", "model": say, "check": stay},
             {"id": "limit", "prompt": "loop", "model": loop, "limits": {"turns": 2}},
             {"id": "fire", "prompt": "f", "model": down},
+            {"id": "breaks", "prompt": "b", "model": break_git, "workspace": repo},
             {"prompt": "twice", "model": say},
             {"prompt": "twice", "model": say},
         ]
@@ -93,6 +95,7 @@ def test_every_task_has_the_status_that_it_earned(ran: Ran) -> None:
         "hangs": ("failed", "done"),
         "leaves": ("failed", "done"),
         "limit": ("limit", "limit"),
+        "breaks": ("done", "done"),
         "fire": ("error", "error"),
     }
     assert ran.ended.code == 1
@@ -151,7 +154,7 @@ def test_nothing_that_a_check_starts_outlives_its_task(ran: Ran) -> None:
 
 
 def test_what_went_wrong_is_grouped_by_its_reason_and_the_way_on_is_said(ran: Ran) -> None:
-    assert "11 tasks: 6 done, 3 failed, 1 limit, 1 error." in ran.ended.out
+    assert "12 tasks: 7 done, 3 failed, 1 limit, 1 error." in ran.ended.out
     assert "1 task: failed: The check exited with code 7" in ran.ended.out
     assert "pigeon batch --retry-failed out" in ran.ended.out
     assert "fails: The check exited with code 7" in ran.ended.err
@@ -180,7 +183,7 @@ def test_a_resumed_batch_runs_what_is_new_and_reports_what_is_gone(ran: Ran) -> 
     changed = ran.folders.work / "changed.jsonl"
     changed.write_text("\n".join([*lines, json.dumps({"id": "new", "prompt": "n", "model": say})]) + "\n")
     ended = run_pigeon(ran.folders, "batch", "changed.jsonl", "--out", "out", "--resume", "--no-report")
-    assert "Unchanged: 10 tasks. New: 1. Removed from the file: 1." in ended.err
+    assert "Unchanged: 11 tasks. New: 1. Removed from the file: 1." in ended.err
     specs = [json.loads(line) for line in (ran.out / "tasks.jsonl").read_text().splitlines()]
     assert [one["commit"] for one in specs if one["id"] == "patch"] == [ran.commit]
     found = results_in(ran.out)
