@@ -6,6 +6,9 @@ import gc
 import os
 from pathlib import Path
 
+# Where the system shows what a process has open; elsewhere than on Linux nothing is found.
+DESCRIPTORS = "/proc/self/fd"
+
 
 def list_open_files(folder: Path) -> list[str]:
     """The files below a folder that this process has open, without those that only wait to be collected."""
@@ -17,9 +20,11 @@ def list_open_files(folder: Path) -> list[str]:
 
 
 def _find_open_files(folder: Path) -> list[str]:
+    if not os.path.isdir(DESCRIPTORS):
+        return []
     begin = f"{folder}/"
     found = []
-    with os.scandir("/proc/self/fd") as descriptors:
+    with os.scandir(DESCRIPTORS) as descriptors:
         for descriptor in descriptors:
             try:
                 place = os.readlink(descriptor.path)

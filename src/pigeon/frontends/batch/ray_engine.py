@@ -289,8 +289,8 @@ class RayEngine:
             self._fail_all_tasks()
             return None
         except self._ray.exceptions.RayError:
-            # Ray may have died here. The next submitted task finds out and ends the batch in order; those that were
-            # submitted before wait for ever.
+            # Ray may have died here. The next submitted task finds out and ends the batch in order; tasks that were
+            # submitted before would wait for ever.
             now = time.monotonic()
             self._failing_since = self._failing_since or now
             if now - self._failing_since > SILENCE_SECONDS:
