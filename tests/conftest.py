@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import tempfile
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -17,6 +18,8 @@ from support.fork_server import can_fork_agents, start_early, stop_servers
 from support.open_files import list_open_files
 from support.pigeon_serve import stop_shared_server
 from support.run_times import RunTimes, is_controller, is_whole, sort_longest_first
+
+LONGEST_TEMPORARY_FOLDER = 20
 
 settings.register_profile("default", deadline=None, max_examples=100, print_blob=True)
 settings.register_profile("thorough", deadline=None, max_examples=2_000, print_blob=True)
@@ -34,6 +37,9 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    # Sockets need short paths, and tests have long names: below a long temporary folder there would be no room.
+    if len(tempfile.gettempdir()) > LONGEST_TEMPORARY_FOLDER:
+        os.environ["TMPDIR"] = tempfile.tempdir = "/tmp"
     if is_controller(config):
         config.pluginmanager.register(RunTimes(config), "run_times")
 
