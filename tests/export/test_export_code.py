@@ -153,3 +153,10 @@ def test_a_key_with_a_colour_inside_is_masked_all_the_same() -> None:
 @given(st.text(st.sampled_from("\x1b[]m;:0134589\r\nab<\x07\\H"), max_size=60))
 def test_any_output_is_harmless_and_complete(text: str) -> None:
     assert text_of(terminal_html(text)) == to_plain_text(apply_overwrites(text))
+
+
+@pytest.mark.parametrize("reset", ["\x1b[m", "\x1b[0m", "\x1b[;m"])
+def test_colours_of_a_terminal_end_where_they_are_reset(reset: str) -> None:
+    shown = terminal_html(f"\x1b[1mbold{reset} plain")
+    assert "t-bold" in shown
+    assert shown.endswith(" plain")

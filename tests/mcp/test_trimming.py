@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pigeon.mcp.connector.pipes import RequestPace, ServerPipes
+from pigeon.mcp.connector.results import Cutter
 from pigeon.mcp.connector.trimming import MOST_BLOCKS, MOST_TOOLS, is_too_deep, strip_hidden_chars, trim_message
 
 ODD: st.SearchStrategy[Any] = st.recursive(
@@ -96,3 +97,10 @@ def test_a_server_that_asks_without_end_is_read_more_slowly(monkeypatch: pytest.
     pauses = [pace.count_and_get_pause() for _ in range(100)]
     assert pauses[:50] == [0.0] * 50
     assert pauses[-1] == pytest.approx(1.0)
+
+
+def test_an_answer_of_many_blocks_ends_with_what_was_left_out() -> None:
+    cutter = Cutter()
+    for number in range(MOST_BLOCKS + 1):
+        cutter.add_text(f"{number}")
+    assert [getattr(block, "text", None) for block in cutter.blocks()] == [f"{number}" for number in range(MOST_BLOCKS)]

@@ -16,6 +16,7 @@ from pigeon.wire.content import (
     TextContent,
     shorten_file_blocks,
     text_of,
+    to_image_content,
     user_blocks,
 )
 from pigeon.wire.errors import BadRecord
@@ -128,3 +129,8 @@ def test_the_text_of_blocks_is_what_stands_in_them_without_anything_between() ->
 )
 def test_a_prompt_in_a_list_names_its_files(said: str, shown: str) -> None:
     assert shorten_file_blocks(said) == shown
+
+
+@pytest.mark.parametrize(("sent", "kept"), [("-_-_", "+/+/"), ("----", "++++"), ("____", "////"), ("+/+/", "+/+/")])
+def test_base64_for_addresses_becomes_that_of_providers(sent: str, kept: str) -> None:
+    assert to_image_content(ImageInput(data=sent, mime_type="image/png"), "images[0]").data == kept
