@@ -172,18 +172,24 @@ def _judge_pairs(records: list[Record], settled: bool) -> None:
 
 
 def _judge_settled(records: list[Record], settled: bool) -> None:
-    """pi: `agent_settled` once for each prompt that started a run, and while one runs for those that are queued."""
+    """pi: `agent_settled` once for each prompt that started a run, and while one runs for those that are queued.
+
+    A prompt that comes behind the `agent_end` of the one before may start as well; then the next end is its own.
+    """
     running = None
+    has_end = False
     for record in records:
         if record["type"] == "response" and record["command"] in PROMPTS and record["success"]:
             disposition = record["data"]["disposition"]
             if disposition == "started":
-                assert running is None, f"{record['id']} started while {running} ran"
-                running = record["id"]
+                assert running is None or has_end, f"{record['id']} started while {running} ran"
+                running, has_end = record["id"], False
             elif disposition == "queued":
                 assert running is not None, f"{record['id']} is queued, and nothing runs"
         elif record["type"] in ("agent_start", "turn_start"):
             assert running is not None, f"{record['type']} before the prompt was answered"
+        elif record["type"] == "agent_end":
+            has_end = True
         elif record["type"] == "agent_settled":
             assert running is not None, "settled twice"
             assert record["aborted"] == (record["reason"] == "aborted")

@@ -18,7 +18,8 @@ from support.pigeon_serve import ServedConversations, shared_server
 from support.processes import Fifo
 from support.records import without_changes
 
-ASKS = {"ask": ["write"]}
+# With a time limit of its own: without one a served conversation, where a person answers, has none.
+ASKS = {"ask": ["write"], "timeoutMs": 60_000}
 SCRIPT = [
     {
         "thinking": "Let me see.",
