@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import urllib.request
 from typing import Any
 
@@ -430,7 +431,9 @@ def test_of_a_very_long_text_a_part_is_shown_that_says_so_and_all_of_it_is_copie
     left = len(content) - 1 - len(shown)  # more than is shown at once
     assert tab.ask(f"{more}.textContent") == f"Show more ({left:,} characters are left out)"
     tab.ask(f"{first}.closest('details').open = true; {more}.click()")
-    assert tab.ask(f"{more}.textContent") == f"Show more ({left - 200_000:,} characters are left out)"
+    [rest] = re.findall(r"Show more \(([\d,]+) characters are left out\)", tab.ask(f"{more}.textContent"))
+    # Browsers split a long text at places of their own, and a part is shown whole.
+    assert 0 <= left - 200_000 - int(rest.replace(",", "")) < 65_536
     tab.ask(f"{more}.click()")
     assert _not_hidden(tab, code) == content.removesuffix("\n")
     assert tab.ask(f"[{more}, {numbers}]") == [None, 6001]
