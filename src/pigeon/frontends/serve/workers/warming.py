@@ -46,7 +46,7 @@ RULES: Mapping[str, Json] = {
 }
 PLAY_SECONDS = 10.0
 # Rounds and prompts: after a few runs the interpreter has specialized the code, and changes fewer pages.
-ROUNDS = 6
+ROUNDS = 3
 # On a busy machine, fewer rounds must do.
 MOST_SECONDS = 8.0
 PROMPTS = 2
