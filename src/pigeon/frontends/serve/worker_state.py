@@ -13,9 +13,9 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from pigeon.app.options import AgentOptions
-from pigeon.session.dependencies import KeptAllowance
 from pigeon.session.history.file_store import FileStore
 from pigeon.wire import codec
+from pigeon.wire.base import Json
 from pigeon.wire.errors import BadRecord
 from pigeon.wire.steering import LimitedUse
 
@@ -29,7 +29,7 @@ class WorkerState(Struct, frozen=True, kw_only=True):
     """The folder and session of a conversation, and other state that is in no session file.
 
     `run` is the last run that was started, which is in a file of its own. Its prompt was accepted, so it has to end
-    even if the log does not contain it.
+    even if the log does not contain it. `allowed` are the records of allowed calls, which only a worker knows.
     """
 
     session_id: str
@@ -38,7 +38,7 @@ class WorkerState(Struct, frozen=True, kw_only=True):
     model: str | None
     thinking: str
     used: LimitedUse = field(default_factory=LimitedUse)
-    allowed: tuple[KeptAllowance, ...] = ()
+    allowed: tuple[dict[str, Json], ...] = ()
     run: str = ""
 
 

@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pigeon.frontends.serve.worker_state import RUN_FILE, RUN_WIDTH, WorkerState
+from pigeon.session.dependencies import KeptAllowance
 from pigeon.session.queue import KeptMessage
 from pigeon.session.session import Session
 from pigeon.system.files import replace_file
@@ -124,7 +125,9 @@ class StateFile:
         # Keep the run until its end is in the log.
         self._run.restore(before.run)
         if session.transcript.journal.session_id == before.session_id:
-            session.dependencies.permissions.restore_allowances(before.allowed)
+            session.dependencies.permissions.restore_allowances(
+                [codec.convert(one, KeptAllowance) for one in before.allowed]
+            )
             session.engine.limits.restore_use(before.used)
 
     def save_if_changed(self) -> None:
@@ -143,7 +146,7 @@ class StateFile:
             model=None if models.model is None else f"{models.model.provider}/{models.model.id}",
             thinking=models.level,
             used=limits.state().used if limits.active else LimitedUse(),
-            allowed=tuple(session.dependencies.permissions.list_session_allowances()),
+            allowed=tuple(map(codec.to_plain, session.dependencies.permissions.list_session_allowances())),
         )
         before = self._written
         if before is None or now != replace(before, used=replace(before.used, seconds=now.used.seconds)):
