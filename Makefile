@@ -53,7 +53,7 @@ serve-flood: $(DEV)
 
 # Clients of `pigeon serve` that lose their connection so often, and then workers that are killed so often.
 serve-storm: $(DEV)
-	$(TESTS_PYTHON) -m stress.serve_storm $(or $(N),1000) $(or $(KILLS),200) $(or $(SEED),1)
+	$(TESTS_PYTHON) -m stress.serve_storm $(or $(N),1000) $(or $(KILLS),200) $(or $(SEED),1) $(or $(SHARED),1)
 
 # So many prompts of one client whose connection is cut all the time; each event must come once, each prompt run once.
 serve-cuts: $(DEV)

@@ -96,9 +96,10 @@ def _send(writer: asyncio.StreamWriter, delta: Record, reason: str | None = None
 class Served:
     """A running `pigeon serve` and the clients of its conversations."""
 
-    def __init__(self, home: Path, command: Sequence[str], model: str) -> None:
+    def __init__(self, home: Path, command: Sequence[str], model: str, shared: int) -> None:
         self._home = home
         self._command = [*command, "serve", "--port", "0", "--root", str(home), "--model", model]
+        self._command += ["--shared", str(shared)] if shared > 1 else []
         self._program: subprocess.Popen[str] | None = None
         self._address = ""
         self._token = ""
@@ -503,8 +504,11 @@ async def main() -> None:
     parser.add_argument("--conversations", type=int, default=100)
     parser.add_argument("--streaming", type=int, default=40, help="how many stream at once")
     parser.add_argument("--seconds", type=float, default=10, help="for how long they stream")
+    parser.add_argument("--shared", type=int, default=1, help="so many in one process; leave out the row `wake` then")
     parser.add_argument("--prompts", type=int, default=1, help="prompts with a tool before memory is measured")
-    parser.add_argument("--settle", type=float, default=1.0, help="seconds between those and the measurement")
+    parser.add_argument(
+        "--settle", type=float, default=1.0, help="seconds between those and the measurement; after 30 helpers are gone"
+    )
     parser.add_argument("--model", default="bench/bench", help="demo needs no model server")
     parser.add_argument("--only", type=lambda text: text.split(","), default=list(ROWS), help=",".join(ROWS))
     parser.add_argument("--json", type=Path, help="write the figures there, too")
@@ -516,7 +520,7 @@ async def main() -> None:
     folder = Path(asked.home) / "agent"
     folder.mkdir()
     (folder / "models.json").write_text(json.dumps(MODELS).replace("PORT", port))
-    served = Served(Path(asked.home), shlex.split(asked.pigeon), asked.model)
+    served = Served(Path(asked.home), shlex.split(asked.pigeon), asked.model, asked.shared)
     bench = Bench(served, asked)
     try:
         await bench.run()

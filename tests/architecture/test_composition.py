@@ -14,7 +14,7 @@ from types import FrameType
 
 import pytest
 
-from pigeon.frontends.serve.warming import simulate_conversation
+from pigeon.frontends.serve.workers.warming import simulate_conversation
 from pigeon.wire import codec
 from support.agent_folders import AgentFolders
 from support.in_process_agent import InProcessAgent, bash

@@ -63,8 +63,9 @@ EDGES: dict[str, set[str]] = {
     },
     "frontends.serve": {
         *("providers.anthropic.api", "providers.demo.api", "providers.openai_chat.api"),
-        *("app", "export.style", "frontends", "providers.http.certificates", "providers.local_models", "rpc"),
-        *("session", "dialects", "secrets", "tools.catalog", "transport", "wire", "system"),
+        *("app", "config.paths", "export.style", "frontends", "providers.http.certificates"),
+        *("providers.local_models", "rpc", "session", "dialects", "secrets", "tools.catalog", "transport"),
+        *("trust.decision", "wire", "system"),
     },
     "frontends.batch": {
         *("app", "agent.inference", "agent.output_schema", "export.escaping", "export.style", "secrets.redactor"),
@@ -102,7 +103,7 @@ BESIDE_AGENT = {"tools", "permissions", "providers", "extensions"}
 # "module -> imported module": reason
 EXCEPTIONS: dict[str, str] = {
     "pigeon.sdk.agent -> pigeon": "the version is there, and nothing else is loaded by it",
-    "pigeon.frontends.serve.worker -> pigeon": "the version",
+    "pigeon.frontends.serve.workers.worker -> pigeon": "the version",
     "pigeon.frontends.serve.client_session -> pigeon": "the version",
     "pigeon.frontends.serve.http.api -> pigeon": "the version",
     "pigeon.frontends.acp.command -> pigeon": "the version",

@@ -30,7 +30,7 @@ OF_ASYNCIO = {"create_subprocess_exec", "create_subprocess_shell", "subprocess",
 EXCEPTIONS = {
     ("pigeon.cli.main", "os.execv"): "becomes itself once more where the interpreter was not started in UTF-8",
     (
-        "pigeon.frontends.serve.warming",
+        "pigeon.frontends.serve.workers.warming",
         "signal.raise_signal",
     ): "ends the agent that it plays, as a worker is ended",
     ("pigeon.rpc.shutdown", "os.kill"): "ends itself by SIGINT, so that a shell sees how it ended",

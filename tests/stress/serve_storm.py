@@ -373,9 +373,10 @@ class StormClient:
 class Storm:
     """So many conversations, each with a client that talks and one that watches."""
 
-    def __init__(self, folder: str, seed: int, count: int) -> None:
+    def __init__(self, folder: str, seed: int, count: int, shared: int) -> None:
         self.chance = random.Random(seed)
-        self.service = Service(folder, ("--worker-restarts", "1000000", "--drain-seconds", "5", "--log-level", "off"))
+        options = ("--worker-restarts", "1000000", "--drain-seconds", "5", "--log-level", "off")
+        self.service = Service(folder, (*options, "--shared", str(shared)))
         self._count = count
         self.talking: list[StormClient] = []
         self.watching: list[StormClient] = []
@@ -506,14 +507,15 @@ async def storm(
     count: int = 6,
     kills_every: int = 60,
     say: Callable[[str], object] = lambda line: None,
+    shared: int = 1,
 ) -> list[str]:
-    """Both storms, one after the other; returns what is wrong."""
+    """Both storms, one after the other; returns what is wrong. With `shared` above 1, so many are in one process."""
     wrong: list[str] = []
     for name, times in (("disconnects", disconnects), ("killed workers", kills)):
         if not times:
             continue
         with tempfile.TemporaryDirectory(prefix="storm-", ignore_cleanup_errors=True) as folder:
-            one = Storm(folder, seed, count)
+            one = Storm(folder, seed, count, shared)
             begun = time.monotonic()
             await one.open()
             done: Any
@@ -523,7 +525,8 @@ async def storm(
                 done = await one.kill_workers(times)
             await one.end()
             wrong += one.judge()
-            if name == "killed workers":
+            # Those in the same process notice.
+            if name == "killed workers" and shared == 1:
                 for calm in one.talking[count // 2 :]:
                     if calm.restarted or calm.refused:
                         wrong.append(f"{calm.id} noticed: {calm.restarted} restarts, {calm.refused[:3]}")
@@ -550,9 +553,9 @@ def figures(name: str, done: Any, one: Storm, seconds: float) -> list[str]:
 
 
 def main(words: list[str]) -> int:
-    """Disconnects, killed workers, seed."""
-    numbers = [int(word) for word in words]
-    found = asyncio.run(storm(*numbers, say=lambda line: sys.stdout.write(f"{line}\n")))
+    """Disconnects, killed workers, seed, and how many conversations share a process."""
+    disconnects, kills, seed, shared = (int(word) for word in words)
+    found = asyncio.run(storm(disconnects, kills, seed, say=lambda line: sys.stdout.write(f"{line}\n"), shared=shared))
     sys.stdout.write("\n".join([f"wrong: {len(found)}", *found[:20], ""]))
     return int(bool(found))
 

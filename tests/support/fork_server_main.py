@@ -88,10 +88,9 @@ def _warm_up() -> None:
     """
     import importlib
     import pkgutil
-    import tempfile
 
     from pigeon.frontends.agent_imports import import_agent_modules
-    from pigeon.frontends.serve import warming
+    from pigeon.frontends.serve.workers import warming
 
     with contextlib.suppress(Exception):
         import_agent_modules()
@@ -102,12 +101,11 @@ def _warm_up() -> None:
                 importlib.import_module(module.name)
     _run_once()
     handlers = {number: signal.getsignal(number) for number in signal.valid_signals()}
-    with tempfile.TemporaryDirectory(prefix="pigeon-tests-") as folder:
-        warming.warm_up(folder, os.environ.get("PATH", os.defpath))
+    for _ in warming.warm_up(plays=True, path=os.environ.get("PATH", os.defpath)):
+        pass
     for number, handler in handlers.items():
         if signal.getsignal(number) != handler:
             signal.signal(number, handler)
-    warming.collect_garbage()
 
 
 def _run_once() -> None:

@@ -13,8 +13,9 @@ from typing import Any, TypeVar
 from pigeon.app.options import AgentOptions
 from pigeon.frontends.serve.client_session import ClientSession
 from pigeon.frontends.serve.conversation import ServedConversation
-from pigeon.frontends.serve.conversations import Conversations, ServeLimits
+from pigeon.frontends.serve.conversations import Conversations
 from pigeon.frontends.serve.counts import ServeCounts
+from pigeon.frontends.serve.worker_checks import ServeLimits
 from pigeon.frontends.serve.worker_process import Workers
 
 Record = dict[str, Any]
@@ -25,7 +26,9 @@ PATIENCE = 30.0
 class InProcessService:
     """All conversations below one folder, on one loop; `limits` and the clock can be changed by starting anew."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, shared: int = 1) -> None:
+        """With `shared` above 1, up to so many conversations are in one process."""
+        self.shares = shared > 1
         self.root = root
         self.work = root / "work"
         self.work.mkdir()
@@ -33,7 +36,7 @@ class InProcessService:
         self._runner = asyncio.Runner()
         self._variables = {"HOME": str(root), "PATH": os.environ["PATH"], "PIGEON_SERVE_WARM_UP": "off"}
         # Starting a warm parent takes a second, so all supervisors share one.
-        self.workers = Workers(self._variables, str(self.agent_dir / "serve" / "run"))
+        self.workers = Workers(self._variables, str(self.agent_dir / "serve" / "run"), shared)
         self.all = self.make_conversations()
         self.run(self.all.open())
 

@@ -5,6 +5,7 @@ import re
 import time
 from collections.abc import Callable
 from fnmatch import fnmatchcase
+from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from fakes.clock import within
 from pigeon.system.globs import (
     Matcher,
+    compile_any_text_glob,
     compile_find_glob,
     compile_grep_glob,
     compile_model_glob,
@@ -144,3 +146,13 @@ def test_no_pattern_takes_more_time_than_the_text_is_long(make: Callable[[str], 
 def test_braces_in_a_class_are_characters_of_it() -> None:
     matches = compile_find_glob("[{,}]x")
     assert [text for text in ("{x", ",x", "}x", "x", "[]x") if matches(text)] == ["{x", ",x", "}x"]
+
+
+@pytest.mark.parametrize("compile_glob", [compile_rule_glob, compile_text_glob, compile_any_text_glob])
+def test_the_patterns_of_a_thousand_rules_are_compiled_once(compile_glob: Any) -> None:
+    def use_all() -> int:
+        for number in range(1000):
+            compile_glob(f"program{number} -* argument")
+        return int(compile_glob.cache_info().misses)
+
+    assert use_all() == use_all()

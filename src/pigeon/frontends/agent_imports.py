@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from contextlib import suppress
 
 import msgspec
@@ -38,6 +39,12 @@ LEFT_OUT = ("pigeon.system.process.helper_main",)
 
 def import_agent_modules() -> None:
     """Import what an agent may need, and prepare its records."""
+    for _ in import_one_by_one():
+        pass
+
+
+def import_one_by_one() -> Iterator[None]:
+    """The same in many short steps."""
     import importlib
     import pkgutil
 
@@ -46,9 +53,11 @@ def import_agent_modules() -> None:
         for module in pkgutil.walk_packages([f"{root}/{package}"], f"pigeon.{package}."):
             if module.name not in LEFT_OUT:
                 importlib.import_module(module.name)
+                yield
     for name in LATE:
         importlib.import_module(name)
-    _warm_record_caches()
+        yield
+    yield from _warm_record_caches()
 
 
 def packages_of_agents() -> list[str]:
@@ -60,7 +69,7 @@ def packages_of_agents() -> list[str]:
     return [name for name in found if name not in NOT_OF_AGENTS]
 
 
-def _warm_record_caches() -> None:
+def _warm_record_caches() -> Iterator[None]:
     """msgspec analyses a record when it first meets it and keeps the result with its class, which forks then share."""
     found: list[type] = [msgspec.Struct]
     for record in found:
@@ -69,3 +78,4 @@ def _warm_record_caches() -> None:
         if record.__module__.startswith(("pigeon.wire.", "pigeon.config.")):
             with suppress(TypeError, NameError):
                 codec.prepare_type(record)
+            yield

@@ -9,7 +9,6 @@ from msgspec import structs
 
 from pigeon.app.options import OF_ONE_SESSION, AgentOptions
 from pigeon.frontends.call import CommandCall
-from pigeon.frontends.starting import with_key_from_file
 from pigeon.system.environment import Environment
 from pigeon.wire.errors import UsageError
 
@@ -22,7 +21,11 @@ def parse_agent_options(call: CommandCall, words: Sequence[str]) -> AgentOptions
     Raises `UsageError` for anything that is not an option, and for options of a single conversation.
     """
     environment = call.environment
-    line = with_key_from_file(call.parse_agent(words), environment)
+    line = call.parse_agent(words)
+    if line.api_key_file is not None:
+        from pigeon.frontends.starting import with_key_from_file
+
+        line = with_key_from_file(line, environment)
     agent = line.agent
     if line.messages or line.unknown:
         what = (*line.unknown, *line.messages)[0]

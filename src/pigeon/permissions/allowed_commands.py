@@ -37,7 +37,7 @@ _XARGS_FLAGS = ("-0", "-r", "-t", "-x", "--null", "--no-run-if-empty")
 REDIRECTION_SIGNS = {">": ">", ">|": ">", "&>": ">", ">&": ">", ">>": ">>", "&>>": ">>", "<>": "<>", "<": "<"}
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=4096)
 def normalize_pattern(pattern: str) -> str:
     """The pattern of a command rule in its form for matching: runs of blanks count as one."""
     return unicodedata.normalize("NFC", " ".join(pattern.split()))

@@ -45,7 +45,7 @@ class _PatternMatchers(Struct, frozen=True):
     inside: list[Matcher]
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=4096)
 def _matchers_of(pattern: str) -> _PatternMatchers:
     plain = normalize_pattern(pattern)
     name, _, rest = plain.partition(" ")

@@ -103,6 +103,8 @@ class Host:
     """Serves one session to one host, which may send the commands that have a handler."""
 
     handlers: ClassVar[Mapping[type[Command], CommandHandler]] = HANDLERS
+    # A host that shares its process leaves signals to another object, which calls `request_exit`.
+    watches_signals: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -159,6 +161,10 @@ class Host:
         """Announce an event that does not come from this session."""
         self._outbox.send_event(event)
 
+    def request_exit(self, code: int) -> None:
+        """End as after a signal; asked twice, it ends at once."""
+        self._shutdown.request_exit(code)
+
     async def serve(
         self,
         started: Callable[[Callable[[], None]], Awaitable[None]],
@@ -166,7 +172,8 @@ class Host:
         stop: Callable[[], Awaitable[None]],
     ) -> int:
         """Serve until there is a reason to end; returns the exit code."""
-        self._shutdown.watch_signals()
+        if self.watches_signals:
+            self._shutdown.watch_signals()
         self._outbox.greet()
         self._channel.start(self._server.handle_frames, self._on_input_end)
         warming = asyncio.ensure_future(self._warm_up())

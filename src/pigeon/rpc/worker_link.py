@@ -14,11 +14,12 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 from collections.abc import Awaitable, Callable, Sequence
 from socket import socket
-from typing import cast
+from typing import Any, cast
 
-from pigeon.rpc.worker_records import SLEEP, Alive, Logged, Needed, WorkerNotice
+from pigeon.rpc.worker_records import END, SLEEP, Alive, Logged, Needed, WorkerNotice
 from pigeon.transport import exit_codes
 from pigeon.transport.event_log import EventLog, LogEnd
 from pigeon.transport.reader import Frame, Framing
@@ -48,7 +49,7 @@ class LogWriter:
         self._written = written
         self._note = note
         self._waiting: list[bytes] = []
-        self._has_state = False
+        self._has_state = self._closed = False
         self._due: asyncio.TimerHandle | asyncio.Handle | None = None
         self._room = asyncio.Event()
         self._room.set()
@@ -66,6 +67,8 @@ class LogWriter:
 
     def put(self, buffers: Sequence[bytes], apart: bool = False, can_wait: bool = False) -> None:
         """Append one line soon; growing text, which cannot wait, changes no state."""
+        if self._closed:
+            return
         self._waiting.append(b"".join(buffers))
         self._has_state |= can_wait
         if self._due is None:
@@ -76,6 +79,8 @@ class LogWriter:
         if self._due is not None:
             self._due.cancel()
             self._due = None
+        if self._closed:
+            return
         try:
             if self._has_state or not self._waiting:
                 self._note()
@@ -91,6 +96,14 @@ class LogWriter:
         self._has_state = False
         self._room.set()
         self._written(end)
+
+    def close(self) -> None:
+        """Append what is waiting, if the disk has room; nothing is written afterwards."""
+        self.flush()
+        self._closed = True
+        if self._due is not None:
+            self._due.cancel()
+            self._due = None
 
 
 class AnswerWriter:
@@ -140,13 +153,75 @@ class AnswerWriter:
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
 
+class SupervisorWatch:
+    """What a worker does by the clock: it tells a supervisor that it is alive, and ends if none returns.
+
+    `say_alive` is called every few seconds while one is connected, `is_needed` and `leave` when there has been none for
+    long.
+    """
+
+    def __init__(self, say_alive: Callable[[], None], is_needed: Callable[[], bool], leave: Callable[[], None]) -> None:
+        self._say_alive = say_alive
+        self._is_needed = is_needed
+        self._leave = leave
+        self._loop = asyncio.get_running_loop()
+        self._alone_since: float | None = None
+        self._saying: asyncio.TimerHandle | None = None
+        self._watching: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Begin to count the time without a supervisor."""
+        self._alone_since = self._loop.time()
+        self._watching = self._loop.call_later(LINGER_SECONDS, self._exit_if_abandoned)
+
+    def on_connected(self) -> None:
+        """Tell the supervisor at once, and every few seconds from then on, that the worker is alive."""
+        self._alone_since = None
+        if self._saying is not None:
+            self._saying.cancel()
+        self._send_heartbeat()
+
+    def on_disconnected(self) -> None:
+        """Remember when the supervisor was lost, to end some time later if none returns."""
+        self._alone_since = self._loop.time()
+
+    def stop(self) -> None:
+        """Cancel the timers, because the worker ends."""
+        for timer in (self._watching, self._saying):
+            if timer is not None:
+                timer.cancel()
+
+    def _send_heartbeat(self) -> None:
+        if self._alone_since is None:
+            self._say_alive()
+            self._saying = self._loop.call_later(ALIVE_SECONDS, self._send_heartbeat)
+
+    def _exit_if_abandoned(self) -> None:
+        """End the worker if no supervisor returns."""
+        alone = 0.0 if self._alone_since is None else self._loop.time() - self._alone_since
+        if alone >= LONGEST_LINGER or (alone >= LINGER_SECONDS and not self._is_needed()):
+            self._leave()
+        else:
+            self._watching = self._loop.call_later(LINGER_SECONDS, self._exit_if_abandoned)
+
+
 class WorkerLink:
-    """The channel between a worker and its supervisor. `busy` returns whether anything must not be interrupted."""
+    """The channel between a worker and its supervisor. `busy` returns whether anything must not be interrupted.
+
+    A process that is `shared` has a channel for each of its conversations.
+    """
 
     def __init__(
-        self, listener: socket, log: EventLog, busy: Callable[[], bool], note: Callable[[], None], record_cap: int
+        self,
+        listener: socket,
+        log: EventLog,
+        busy: Callable[[], bool],
+        note: Callable[[], None],
+        record_cap: int,
+        shared: bool = False,
     ) -> None:
         self._listener = listener
+        self._shared = shared
         self._log = log
         self._busy = busy
         self._record_cap = record_cap
@@ -156,9 +231,8 @@ class WorkerLink:
         self._connection: SupervisorConnection | None = None
         self._leave: Callable[[int], None] = lambda code: None
         self._take: Callable[[list[Frame]], Awaitable[None] | None] = lambda frames: None
-        self._alone_since = 0.0
         self._serving: asyncio.Future[asyncio.Server] | None = None
-        self._saying: asyncio.TimerHandle | None = None
+        self._watch = SupervisorWatch(lambda: self._notify(Alive()), self._flush_and_check_needed, self._end)
 
     def open(self, leave: Callable[[int], None]) -> None:
         """Store the callback; no supervisor is accepted before `start`."""
@@ -167,19 +241,33 @@ class WorkerLink:
     def start(self, take: Callable[[list[Frame]], Awaitable[None] | None], ended: Callable[[], None]) -> None:
         """Accept supervisors; the disconnection of one does not end the input."""
         self._take = take
+        self._watch.start()
         loop = asyncio.get_running_loop()
+        # The path under which the socket was bound means nothing here, so Python must not look for it.
+        more: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
         self._serving = asyncio.ensure_future(
-            loop.create_unix_server(lambda: SupervisorConnection(self, Framing(self._record_cap)), sock=self._listener)
+            loop.create_unix_server(
+                lambda: SupervisorConnection(self, Framing(self._record_cap)), sock=self._listener, **more
+            )
         )
-        self._alone_since = loop.time()
-        loop.call_later(LINGER_SECONDS, self._exit_if_abandoned)
 
     def close(self, seconds: float) -> None:
-        """Append what is waiting, and accept no further supervisor; answers have been sent."""
+        """Append what is waiting, disconnect, and accept no further supervisor; answers have been sent.
+
+        The supervisor takes the end of the connection for the end of the worker, so the log is closed before.
+        """
+        self._watch.stop()
         if self._serving is not None and self._serving.done():
             self._serving.result().close()
-        self.events.flush()
+        elif self._serving is not None:
+            self._serving.cancel()
+            self._listener.close()
+        self.events.close()
         self._log.close()
+        self.answers.set_transport(None)
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
 
     def on_connected(self, connection: SupervisorConnection, transport: asyncio.Transport) -> None:
         """Use the connection of a new supervisor; the earlier one hangs or is gone."""
@@ -188,8 +276,8 @@ class WorkerLink:
             before.abort()
         self.answers.set_transport(transport)
         self.events.flush()
-        self._notify(Logged(*self._log.end, os.getpid(), self._heard))
-        self._send_heartbeat()
+        self._notify(Logged(*self._log.end, os.getpid(), self._heard, self._shared))
+        self._watch.on_connected()
 
     def on_disconnected(self, connection: SupervisorConnection) -> None:
         """Drop answers from now on, and measure how long no supervisor is connected."""
@@ -197,17 +285,19 @@ class WorkerLink:
             self._connection = None
             self._heard = self._log.next_number - 1
             self.answers.set_transport(None)
-            self._alone_since = asyncio.get_running_loop().time()
+            self._watch.on_disconnected()
 
     def handle_frames(self, frames: list[Frame]) -> Awaitable[None] | None:
-        """Pass commands on, and handle a request to sleep."""
-        commands = [frame for frame in frames if frame != SLEEP]
+        """Pass commands on, and handle a request to sleep or to end."""
+        commands = [frame for frame in frames if frame not in (SLEEP, END)]
         waiting = self._take(commands) if commands else None
-        if len(commands) < len(frames):
+        if END in frames:
+            self._end()
+        elif len(commands) < len(frames):
             if waiting is not None or self._flush_and_check_needed():
                 self._notify(Needed())
             else:
-                self._leave(exit_codes.BY_SIGNAL[signal.SIGTERM])
+                self._end()
         return waiting
 
     def _flush_and_check_needed(self) -> bool:
@@ -220,21 +310,8 @@ class WorkerLink:
     def _notify(self, notice: WorkerNotice) -> None:
         self.answers.send(codec.encode(notice) + b"\n")
 
-    def _send_heartbeat(self) -> None:
-        if self._saying is not None:
-            self._saying.cancel()
-        if self._connection is not None:
-            self._notify(Alive())
-            self._saying = asyncio.get_running_loop().call_later(ALIVE_SECONDS, self._send_heartbeat)
-
-    def _exit_if_abandoned(self) -> None:
-        """End the worker if no supervisor returns."""
-        loop = asyncio.get_running_loop()
-        alone = 0.0 if self._connection is not None else loop.time() - self._alone_since
-        if alone >= LONGEST_LINGER or (alone >= LINGER_SECONDS and not self._flush_and_check_needed()):
-            self._leave(exit_codes.BY_SIGNAL[signal.SIGTERM])
-        else:
-            loop.call_later(LINGER_SECONDS, self._exit_if_abandoned)
+    def _end(self) -> None:
+        self._leave(exit_codes.BY_SIGNAL[signal.SIGTERM])
 
 
 class SupervisorConnection(asyncio.Protocol):
@@ -270,6 +347,11 @@ class SupervisorConnection(asyncio.Protocol):
     def abort(self) -> None:
         if self._transport is not None:
             self._transport.abort()
+
+    def close(self) -> None:
+        """Disconnect when everything that was written has been sent."""
+        if self._transport is not None:
+            self._transport.close()
 
     async def _resume_reading_after(self, waiting: Awaitable[None], transport: asyncio.Transport) -> None:
         await waiting

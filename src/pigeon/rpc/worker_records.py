@@ -1,6 +1,6 @@
 """The records between a worker of `pigeon serve` and its supervisor besides commands (`rpc/worker_link.py`).
 
-A worker sends `WorkerNotice`s, one to a line; answers are among them. A supervisor sends commands and `Sleep`.
+A worker sends `WorkerNotice`s, one to a line; answers are among them. A supervisor sends commands, `Sleep` and `End`.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from pigeon.wire.base import ABSENT, Absent, Json
 
 class Logged(Struct, tag_field="type", tag="logged", frozen=True, omit_defaults=True):
     """How far the log reaches. The first notice to a supervisor has `heard`: the number of the last event before the
-    previous supervisor left, or before the worker began."""
+    previous supervisor left, or before the worker began. The process may be `shared` with other conversations."""
 
     segment: int
     offset: int
     pid: int
     heard: int | None = None
+    shared: bool = False
 
     @property
     def end(self) -> LogEnd:
@@ -68,8 +69,16 @@ class Sleep(Struct, frozen=True):
     sleep: Literal[True] = True
 
 
+class End(Struct, frozen=True):
+    """The worker shall end, whatever is in progress; for a worker that shares its process, which a signal would end
+    for all."""
+
+    end: Literal[True] = True
+
+
 WorkerNotice = Logged | Needed | Alive | WorkerAnswer
 SLEEP = codec.encode(Sleep())
+END = codec.encode(End())
 _decoder: msgspec.json.Decoder[WorkerNotice] = msgspec.json.Decoder(WorkerNotice)
 
 

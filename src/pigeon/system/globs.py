@@ -84,7 +84,7 @@ def compile_model_glob(pattern: str) -> Matcher:
         return _compile_matcher(re.escape(pattern), re.IGNORECASE)
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=4096)
 def compile_text_glob(pattern: str, classes: bool = True) -> Matcher:
     """Any text, such as a command: `*` and `?` match slashes too. These are the globs of `fnmatch`, which are
     linear."""
@@ -93,7 +93,7 @@ def compile_text_glob(pattern: str, classes: bool = True) -> Matcher:
     return _compile_matcher(translate(pattern if classes else pattern.replace("[", "[[]")))
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=16384)
 def compile_any_text_glob(pattern: str) -> Matcher:
     """The same for any of several texts, joined with two NULs between them; only `*` and `?` are special.
 

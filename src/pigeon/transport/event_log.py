@@ -36,10 +36,16 @@ class LogEnd(NamedTuple):
 
 
 class EventLog:
-    """Appends lines; the oldest files are removed when there are more than `most_segments`."""
+    """Appends lines; the oldest files are removed when there are more than `most_segments`.
 
-    def __init__(self, folder: str, segment_bytes: int = SEGMENT_BYTES, most_segments: int = MOST_SEGMENTS) -> None:
+    `lock` is the lock of this log (`lock_log`), which is released when the log is closed; -1 for none.
+    """
+
+    def __init__(
+        self, folder: str, segment_bytes: int = SEGMENT_BYTES, most_segments: int = MOST_SEGMENTS, lock: int = -1
+    ) -> None:
         self._folder = folder
+        self._lock = lock
         self._segment_bytes = segment_bytes
         self._most_segments = most_segments
         self._segment = (segments_in(folder) or [1])[-1]
@@ -77,7 +83,11 @@ class EventLog:
         return self.end
 
     def close(self) -> None:
+        """Close the file, and release the lock."""
         os.close(self._file)
+        if self._lock >= 0:
+            os.close(self._lock)
+        self._file = self._lock = -1
 
     def _truncate_torn(self) -> None:
         """Remove what a failed write has left."""
@@ -224,10 +234,12 @@ def lines_since(folder: str, is_mark: Callable[[bytes], bool], end: LogEnd) -> l
     return found
 
 
-def lock_log(folder: str) -> None:
-    """Become the only process that appends, until it ends; raises `OSError` if another does.
+def lock_log(folder: str) -> int:
+    """Become the only process that appends, until it ends or closes the descriptor that this returns; raises `OSError`
+    if another does.
 
-    This kind of lock belongs to a process, is not inherited, and its owner can be found out.
+    This kind of lock belongs to a process, is not inherited, and its owner can be found out. A process that locks a log
+    twice would lose it with the first descriptor that is closed.
     """
     descriptor = os.open(os.path.join(folder, LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -235,9 +247,10 @@ def lock_log(folder: str) -> None:
     except OSError:
         os.close(descriptor)
         raise
+    return descriptor
 
 
-async def lock_log_within(folder: str, seconds: float) -> None:
+async def lock_log_within(folder: str, seconds: float) -> int:
     """The same if the process that appends is about to end; raises `OSError` if that takes longer."""
     until = time.monotonic() + seconds
     while True:

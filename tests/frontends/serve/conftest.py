@@ -10,9 +10,9 @@ from pigeon.frontends.serve.conversation import ServedConversation
 from support.served_conversations import InProcessService
 
 
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessService]:
-    made = InProcessService(tmp_path_factory.mktemp("service"))
+@pytest.fixture(scope="module", params=[1, 4], ids=["apart", "shared"])
+def service(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[InProcessService]:
+    made = InProcessService(tmp_path_factory.mktemp("service"), shared=request.param)
     yield made
     made.close()
 

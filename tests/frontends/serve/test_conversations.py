@@ -15,8 +15,8 @@ from pigeon.frontends.serve import served_worker
 from pigeon.frontends.serve.conversation import ServedConversation
 from pigeon.frontends.serve.conversations import UnknownConversation
 from pigeon.frontends.serve.wake_queue import TooMany
-from pigeon.frontends.serve.worker import end_events_of
 from pigeon.frontends.serve.worker_process import WorkerConnection
+from pigeon.frontends.serve.workers.worker import end_events_of
 from pigeon.transport.event_log import log_owner
 from pigeon.wire.errors import PigeonError, StartupError
 from pigeon.wire.events import AgentRestarted, AgentSettled
@@ -437,7 +437,9 @@ def test_a_worker_that_takes_too_much_is_ended_and_others_are_not(service: InPro
             end = await talk.event("agent_settled")
             assert "more than 8 processes (--worker-processes)" in end["errorMessage"]
             assert (await calm.run("list the files"))["reason"] == "done"
-            assert not calm.of("agent_restarted")
+            # Those in the same process are started again, each in one of its own.
+            assert len(calm.of("agent_restarted")) == service.shares
+            assert greedy.pid != other.pid
 
     service.restart(leave=False, worker_processes=8)
     service.run(test())
@@ -506,7 +508,8 @@ def test_a_removed_conversation_is_gone_for_its_clients(service: InProcessServic
             pid = made.pid
             await service.all.delete_session(made.record.id)
             assert pid is not None
-            assert not is_alive(pid)
+            assert not is_alive(pid) or service.shares
+            assert log_owner(made.log_folder) is None
             answer = await asyncio.wait_for(_refusal(made), 10)
             assert "deleted" in answer
         with pytest.raises(UnknownConversation):

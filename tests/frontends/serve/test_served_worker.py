@@ -13,7 +13,7 @@ import pytest
 from pigeon.frontends.serve.counts import ServeCounts
 from pigeon.frontends.serve.served_worker import ServedWorker, WorkerLauncher
 from pigeon.frontends.serve.watching import FollowedLog
-from pigeon.frontends.serve.worker_process import WorkerConnection, WorkerStarts
+from pigeon.frontends.serve.worker_process import WorkerConnection, WorkerProcess, WorkerStarts
 from pigeon.rpc.worker_records import SLEEP, WorkerAnswer
 from pigeon.system.process.forking import ForkedProcess
 from pigeon.transport.event_log import LogEnd
@@ -66,9 +66,9 @@ class Launcher:
         self.connection: WorkerConnection | None = None
         self.has_earlier_state = False
 
-    async def fork(self, last_ending: str, with_model: bool) -> ForkedProcess:
+    async def start(self, last_ending: str, with_model: bool, alone: bool) -> WorkerProcess:
         self.forks.append(last_ending)
-        return cast(ForkedProcess, Process())
+        return WorkerProcess(cast(ForkedProcess, Process()))
 
     async def connect(self, connection: WorkerConnection) -> None:
         self.connection = connection
@@ -84,13 +84,13 @@ class Launcher:
     async def end_lost_worker(self) -> None:
         pass
 
-    async def end_process(self, process: ForkedProcess) -> None:
+    async def leave_process(self, process: WorkerProcess) -> None:
         pass
 
-    async def wait_for_exit_code(self, process: ForkedProcess) -> int | None:
+    async def wait_for_exit_code(self, process: WorkerProcess) -> int | None:
         return 3
 
-    async def describe_failure(self, error: Exception, process: ForkedProcess | None) -> str:
+    async def describe_failure(self, error: Exception, process: WorkerProcess | None) -> str:
         return str(error)
 
     def remove_socket(self) -> None:

@@ -19,7 +19,7 @@ from pigeon.frontends.serve.http.server import HttpServer, ServeOptions
 from pigeon.frontends.serve.http.tokens import Tokens
 from pigeon.frontends.serve.service_log import ServiceLog
 from pigeon.frontends.serve.wake_queue import TooMany
-from pigeon.frontends.serve.worker import QUEUE_FILE
+from pigeon.frontends.serve.workers.worker import QUEUE_FILE
 from pigeon.transport.event_log import log_owner
 from support.processes import Fifo
 from support.served_conversations import PATIENCE, InProcessService, ServiceClient, wait_until
@@ -151,7 +151,7 @@ def test_a_client_whose_conversation_still_wakes_when_the_service_stops_is_told_
             link = connect(address, additional_headers=token, proxy=None, open_timeout=PATIENCE)
             client = asyncio.ensure_future(link)
             await wait_until(lambda: one.state == "starting")
-            server.should_exit = True
+            server.request_exit()
             with pytest.raises(InvalidStatus) as refused:
                 await client
         finally:
@@ -212,4 +212,44 @@ def test_a_queue_that_cannot_be_read_is_told_and_keeps_no_conversation_from_waki
             assert (await talk.data("get_state"))["pendingMessageCount"] == 0
             assert "queue.json cannot be read" in file.with_name("stderr.log").read_text()
 
+    service.run(test())
+
+
+def test_a_conversation_begins_before_the_parent_of_the_workers_is_warm_also_if_that_has_died(
+    service: InProcessService,
+) -> None:
+    async def test() -> None:
+        dead = service.workers.parent_pid
+        os.kill(dead, signal.SIGKILL)
+        await wait_until(lambda: service.workers.parent_pid != dead)
+        made = service.all.create_conversation(str(service.work))
+        await made.wake()
+        assert not service.workers.is_parent_warm
+        async with ServiceClient(service, made) as talk:
+            assert (await talk.run("list the files"))["reason"] == "done"
+        # Its first run is what the warm-up has waited for.
+        await wait_until(lambda: service.workers.is_parent_warm)
+
+    service.restart(leave=False)
+    service.run(test())
+
+
+def test_when_many_conversations_begin_at_once_the_later_ones_wait_for_the_warm_parent(
+    service: InProcessService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_process, "MOST_COLD", 1)
+    monkeypatch.setattr(worker_process, "PREPARATION_SECONDS", PATIENCE)
+
+    async def test() -> None:
+        dead = service.workers.parent_pid
+        os.kill(dead, signal.SIGKILL)
+        await wait_until(lambda: service.workers.parent_pid != dead)
+        first, second = (service.all.create_conversation(str(service.work)) for _ in range(2))
+        await first.wake()
+        assert not service.workers.is_parent_warm
+        assert await first.try_sleep(forced=True)
+        await second.wake()
+        assert service.workers.is_parent_warm
+
+    service.restart(leave=False)
     service.run(test())

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import tempfile
 
 from pigeon.app.options import AgentOptions
-from pigeon.frontends.serve import warming
-from pigeon.frontends.serve.worker import WorkerRequest, decode_request, encode_request
+from pigeon.frontends.serve.worker_request import WorkerRequest, decode_request, encode_request
 from pigeon.frontends.serve.worker_state import WorkerState
+from pigeon.frontends.serve.workers import warming
 from pigeon.wire.steering import Limits
 
 
@@ -38,9 +39,9 @@ def test_a_request_comes_through_the_socket_as_it_was() -> None:
 
 
 def test_each_model_that_is_played_uses_a_tool_and_ends_in_order() -> None:
-    for model in warming.PLAYED:
+    for model, settings in itertools.product(warming.PLAYED, (None, warming.RULES)):
         with tempfile.TemporaryDirectory() as folder:
-            asyncio.run(warming.simulate_conversation(model, folder, os.defpath, 1))
+            asyncio.run(warming.simulate_conversation(model, folder, os.defpath, 1, settings))
             (log,) = os.listdir(f"{folder}/events")
             with open(f"{folder}/events/{log}", encoding="utf-8") as file:
                 text = file.read()

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from pigeon.session.history import listing
 from pigeon.session.history.file_store import FileStore
 from pigeon.wire import codec
+from pigeon.wire.answers import SessionRow
 from pigeon.wire.base import ABSENT
 from pigeon.wire.entries import CustomEntry, SessionInfo
 from pigeon.wire.errors import Refusal
@@ -56,6 +57,19 @@ def test_a_page_is_newest_first_and_says_where_the_next_begins(tmp_path: Path) -
     assert (len(everything), end) == (5, None), "a full page that is the last one says so"
     assert FileStore.list_sessions(folders, "0", 2) == ([], None)
     assert FileStore.list_sessions([str(tmp_path / "none")], None, 2) == ([], None)
+
+
+def test_what_is_not_wanted_takes_no_place_on_a_page_either(tmp_path: Path) -> None:
+    for number in range(1, 7):
+        write_session(tmp_path, number)
+
+    def is_even(row: SessionRow) -> bool:
+        return int(row.id[1:]) % 2 == 0
+
+    first, cursor = FileStore.list_sessions([str(tmp_path)], None, 2, is_even)
+    assert ids(first) == ["s6", "s4"]
+    second, end = FileStore.list_sessions([str(tmp_path)], cursor, 2, is_even)
+    assert (ids(second), end) == (["s2"], None)
 
 
 def test_what_is_no_session_takes_no_place_on_a_page(tmp_path: Path) -> None:

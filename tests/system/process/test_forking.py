@@ -26,17 +26,34 @@ def work(data, descriptors):
 serve_forks(int(sys.argv[1]), work)
 """
 NO_FORK = PARENT.replace("serve_forks(int", "import errno\nos.fork = lambda: os.close(10**6)\nserve_forks(int")
+# Its processes end with the number of steps that were done; `endless` steps never come to an end.
+PREPARED = """
+import os, sys
+from pigeon.system.process.fork_server import serve_forks
+
+done = 0
+
+def prepare():
+    global done
+    while done < 3 or sys.argv[1] == "endless":
+        done += 1
+        yield
+
+serve_forks(int(sys.argv[2]), lambda data, descriptors: min(done, 100), preparation=prepare())
+"""
 VARIABLES = {"PATH": os.environ["PATH"]}
 
 
 class Family:
     """A parent, what has become of its processes, and pipes to talk to them."""
 
-    def __init__(self, program: str = PARENT) -> None:
+    def __init__(self, program: str = PARENT, *words: str) -> None:
         self.ended: dict[int, int] = {}
         self.lost = asyncio.Event()
         self._changed = asyncio.Event()
-        self.parent = ForkServer([sys.executable, "-c", program], VARIABLES, lambda _: self.lost.set(), self._note)
+        self.parent = ForkServer(
+            [sys.executable, "-c", program, *words], VARIABLES, lambda _: self.lost.set(), self._note
+        )
         self.out, self._in = os.pipe()
         self._wait, self.go_on = os.pipe()
 
@@ -69,8 +86,8 @@ class Family:
 
 
 @asynccontextmanager
-async def a_family(program: str = PARENT) -> AsyncIterator[Family]:
-    family = Family(program)
+async def a_family(program: str = PARENT, *words: str) -> AsyncIterator[Family]:
+    family = Family(program, *words)
     await family.parent.wait_until_ready()
     try:
         yield family
@@ -93,6 +110,34 @@ def test_a_process_gets_its_bytes_and_descriptors_and_its_end_is_told() -> None:
             pid = await family.fork(request[:7])
             assert await family.code_of(pid) == 7
             assert os.read(family.out, 100) == b"%d xxxxxxx" % pid
+
+    run(test)
+
+
+def test_nothing_is_prepared_before_that_is_asked_for_and_then_all_of_it() -> None:
+    async def test() -> None:
+        async with a_family(PREPARED, "some") as family:
+            assert await family.code_of(await family.fork(b"")) == 0
+            assert not family.parent.is_prepared
+            family.parent.begin_preparation()
+            await family.parent.wait_until_prepared(20)
+            assert family.parent.is_prepared
+            assert await family.code_of(await family.fork(b"")) == 3
+
+    run(test)
+
+
+def test_processes_are_forked_and_the_server_ends_in_the_middle_of_its_preparation() -> None:
+    async def test() -> None:
+        async with a_family(PREPARED, "endless") as family:
+            family.parent.begin_preparation()
+            for _ in range(3):
+                await family.code_of(await family.fork(b""))
+            assert not family.parent.is_prepared
+            family.parent.request_end()
+            await family.parent.ended
+            # Nobody waits for what will not come.
+            await family.parent.wait_until_prepared(20)
 
     run(test)
 

@@ -42,12 +42,16 @@ class AllowedPaths:
 
     def can_open(self, path: str) -> bool:
         """True for a root, and for anything below one."""
+        return self.root_of(path) is not None
+
+    def root_of(self, path: str) -> str | None:
+        """The first root that is, or contains, a path; None if there is none."""
         try:
             real = os.path.realpath(path)
         except ValueError:
             # Not a path: it contains NUL or a lone surrogate.
-            return False
-        return any(real == root or real.startswith(root.rstrip(os.sep) + os.sep) for root in self.roots)
+            return None
+        return next((root for root in self.roots if (real + os.sep).startswith(root.rstrip(os.sep) + os.sep)), None)
 
     def check_below_roots(self, cwd: str) -> None:
         """Raise `FolderRefused` if a folder may not be worked in; it need not exist."""

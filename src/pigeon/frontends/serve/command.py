@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import os
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from msgspec import structs
@@ -19,65 +23,109 @@ from pigeon.wire import codec
 from pigeon.wire.errors import BadRecord, StartupError, UsageError
 
 if TYPE_CHECKING:
-    from pigeon.frontends.serve.conversations import ServeLimits
     from pigeon.frontends.serve.http.server import FileShares, ServeOptions
     from pigeon.frontends.serve.http.tokens import Tokens
+    from pigeon.frontends.serve.worker_checks import ServeLimits
+    from pigeon.frontends.serve.worker_process import Workers
 
 PACKAGES = ("starlette", "uvicorn", "websockets")
 NOT_RUNNING = "No server is running for this agent's folder. Start one: pigeon serve"
 STDERR = 2
 MEGABYTE = 1024 * 1024
+# They take turns on one processor.
+MOST_SHARED = 1000
 # Workers report that they are alive every five seconds, which may be late on a busy machine.
 LEAST_SILENCE = 15
 
 
 def run_serve(call: CommandCall) -> int:
     """Serve until a signal; returns the exit code."""
-    try:
-        from pigeon.frontends.serve.conversations import Conversations
-        from pigeon.frontends.serve.counts import ServeCounts
-        from pigeon.frontends.serve.http.server import divide_file_limit, raise_file_limit
-        from pigeon.frontends.serve.http.tokens import Tokens
-        from pigeon.frontends.serve.service import NetworkService
-        from pigeon.frontends.serve.service_log import LEVELS, ServiceLog
-        from pigeon.frontends.serve.worker_process import Workers
-    except ModuleNotFoundError as error:
-        missing = f"pigeon serve needs packages that are not installed ({error.name} is missing)"
-        raise StartupError(f"{missing}: {make_install_command(*PACKAGES)}") from None
     environment = call.environment
     agent_dir = environment.agent_dir()
     token_file = environment.absolute_path(call.options.get("token_file") or os.path.join(agent_dir, "serve.token"))
-    folder = os.path.join(agent_dir, "serve")
-    level = LEVELS.get(call.options.get("log_level") or "info")
-    if level is None:
-        raise UsageError(f"--log-level must be one of {', '.join(LEVELS)}")
     if call.has_option("link"):
-        return _request_and_print_link(folder, Tokens(token_file), call.options.get("scope") or "admin")
-    tokens = Tokens(token_file)
+        with _naming_missing_packages():
+            from pigeon.frontends.serve.http.tokens import Tokens
+
+            scope = call.options.get("scope") or "admin"
+            return _request_and_print_link(os.path.join(agent_dir, "serve"), Tokens(token_file), scope)
     roots = [environment.absolute_path(root) for root in call.options.get("root") or [environment.cwd]]
     for root in roots:
         if not os.path.isdir(root):
             raise UsageError(f"--root {root} is not a folder")
     options = _parse_agent_options(call, agent_dir)
+    return SteadyLoop().run_until_complete(_serve(call, options, agent_dir, token_file, roots))
+
+
+async def _serve(
+    call: CommandCall, options: AgentOptions, agent_dir: str, token_file: str, roots: Sequence[str]
+) -> int:
+    from pigeon.frontends.serve.resources import raise_file_limit
+    from pigeon.frontends.serve.worker_process import Workers
+
+    # For the workers too.
     files = raise_file_limit()
+    variables = {name: value for name, value in call.environment.variables.items() if name != "PIGEON_TOKEN"}
+    shared = max(1, _read_number_option(call, "shared", 1, MOST_SHARED))
+    workers = Workers(variables, os.path.join(agent_dir, "serve", "run"), shared)
+    # The parent of the workers starts while the packages of the server are imported here, which takes as long.
+    starting = asyncio.ensure_future(workers.ensure_parent())
+    try:
+        await asyncio.sleep(0)
+        return await _serve_network(call, options, agent_dir, token_file, roots, workers, variables, files)
+    finally:
+        starting.cancel()
+        with suppress(OSError, asyncio.CancelledError):
+            await starting
+        workers.end_parent()
+
+
+async def _serve_network(
+    call: CommandCall,
+    options: AgentOptions,
+    agent_dir: str,
+    token_file: str,
+    roots: Sequence[str],
+    workers: Workers,
+    variables: dict[str, str],
+    files: int,
+) -> int:
+    with _naming_missing_packages():
+        from pigeon.frontends.serve.conversations import Conversations
+        from pigeon.frontends.serve.counts import ServeCounts
+        from pigeon.frontends.serve.http.server import divide_file_limit
+        from pigeon.frontends.serve.http.tokens import Tokens
+        from pigeon.frontends.serve.service import NetworkService
+        from pigeon.frontends.serve.service_log import LEVELS, ServiceLog
+    level = LEVELS.get(call.options.get("log_level") or "info")
+    if level is None:
+        raise UsageError(f"--log-level must be one of {', '.join(LEVELS)}")
+    tokens = Tokens(token_file)
     shares = divide_file_limit(files)
     settings, limits = _read_settings(call, shares), _read_limits(call, shares)
+    log = ServiceLog(STDERR, level)
+    counts = ServeCounts(lambda name, session: log.info(name, session=session))
+    log.capture_logging()
+    if shares.awake <= limits.awake or shares.known <= settings.connections.known:
+        log.warning("few_open_files", files=files, awake=limits.awake, connections=settings.connections.known)
+    try:
+        conversations = Conversations(agent_dir, options, variables, roots, limits, counts, workers)
+        service = NetworkService(conversations, tokens, settings, os.path.join(agent_dir, "serve"), counts, log)
+        # `main` switched the collector off: nothing created during the start is garbage.
+        gc.freeze()
+        gc.enable()
+        return await service.run(_print_ready)
+    finally:
+        log.close()
 
-    async def serve() -> int:
-        log = ServiceLog(STDERR, level)
-        counts = ServeCounts(lambda name, session: log.info(name, session=session))
-        log.capture_logging()
-        if shares.awake <= limits.awake or shares.known <= settings.connections.known:
-            log.warning("few_open_files", files=files, awake=limits.awake, connections=settings.connections.known)
-        try:
-            variables = {name: value for name, value in environment.variables.items() if name != "PIGEON_TOKEN"}
-            workers = Workers(variables, os.path.join(folder, "run"))
-            conversations = Conversations(agent_dir, options, variables, roots, limits, counts, workers)
-            return await NetworkService(conversations, tokens, settings, folder, counts, log).run(_print_ready)
-        finally:
-            log.close()
 
-    return SteadyLoop().run_until_complete(serve())
+@contextmanager
+def _naming_missing_packages() -> Iterator[None]:
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        missing = f"pigeon serve needs packages that are not installed ({error.name} is missing)"
+        raise StartupError(f"{missing}: {make_install_command(*PACKAGES)}") from None
 
 
 def _parse_agent_options(call: CommandCall, agent_dir: str) -> AgentOptions:
@@ -112,7 +160,7 @@ def _read_settings(call: CommandCall, shares: FileShares) -> ServeOptions:
 
 
 def _read_limits(call: CommandCall, shares: FileShares) -> ServeLimits:
-    from pigeon.frontends.serve.conversations import ServeLimits
+    from pigeon.frontends.serve.worker_checks import ServeLimits
 
     limits = ServeLimits()
     silence = _read_number_option(call, "worker_silence", limits.worker_silence)

@@ -147,6 +147,11 @@ class ServedConversation:
         return self.log.is_running
 
     @property
+    def must_move(self) -> bool:
+        """True if it is to sleep as soon as it is idle, because it must not share its process any more."""
+        return self._worker.must_move
+
+    @property
     def needs_worker(self) -> bool:
         """True if a worker that has died is to be replaced at once."""
         return self.log.is_busy or self.clients.count > 0
@@ -294,6 +299,7 @@ class ServedConversation:
             data = answer.decode_data() or {}
             if data.get("disposition") == "started":
                 self.log.expect_run(str(data.get("runId")))
+        self._worker.note_success(waiting.name)
         if waiting.name in REMEMBERED:
             self.record.remember(waiting.command, read_state(self._folder))
             self._save_record()

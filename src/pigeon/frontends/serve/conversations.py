@@ -15,16 +15,14 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from msgspec import Struct
-
 from pigeon.app.options import AgentOptions
 from pigeon.frontends.serve.client_rights import AllowedPaths
 from pigeon.frontends.serve.conversation import ServedConversation
 from pigeon.frontends.serve.conversation_record import LOG_FOLDER, ConversationFolders, ConversationRecord, read_record
 from pigeon.frontends.serve.counts import ServeCounts
-from pigeon.frontends.serve.resources import ProcessUse, private_memory, uses_of
 from pigeon.frontends.serve.served_worker import WorkerLauncher
 from pigeon.frontends.serve.wake_queue import Stopping, TooMany, WakeQueue, has_usable_worker
+from pigeon.frontends.serve.worker_checks import ServeLimits, WorkerChecks
 from pigeon.frontends.serve.worker_process import Workers, WorkerStarts, end_log_owner
 from pigeon.session.history.file_store import FileStore
 from pigeon.session.history.listing import row_of
@@ -36,35 +34,18 @@ from pigeon.wire.base import value_or_default
 from pigeon.wire.commands import NAMES, READING_NAMES, SILENT_NAMES, Abort, AbortBash, AbortRetry
 from pigeon.wire.errors import PigeonError, Refusal
 
-CHECK_SECONDS = 1.0
+# The warm-up of the parent begins after the first run, so that it does not delay it, or if there is none so soon.
+QUIET_SECONDS = 3.0
 DRAIN_PAUSE = 0.05
 STOPPING = "The service is shutting down. Try again when it is back"
 # How long aborted runs may take to end when the service stops.
 ABORT_SECONDS = 5.0
 # Commands that are still accepted while the service stops: those that let runs finish, and those that only read.
 WHILE_STOPPING = READING_NAMES | SILENT_NAMES | {NAMES[Abort], NAMES[AbortBash], NAMES[AbortRetry]}
-MB = 1024 * 1024
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
 class UnknownConversation(Refusal): ...
-
-
-class ServeLimits(Struct, frozen=True, kw_only=True):
-    """How much may be served at once, and how much one worker may use: `worker_memory` in MB, with all its processes.
-
-    A worker that dies is restarted `worker_restarts` times within a minute, and one that is silent for `worker_silence`
-    seconds is ended; 0 means never. A host tool waits `host_tool_wait` seconds for a client.
-    """
-
-    awake: int = 200
-    kept: int = 10_000
-    idle_seconds: float = 600.0
-    worker_memory: int = 4096
-    worker_processes: int = 500
-    worker_restarts: int = 5
-    worker_silence: int = 60
-    host_tool_wait: int = 120
 
 
 class Conversations:
@@ -91,11 +72,11 @@ class Conversations:
         self.paths = AllowedPaths(roots, self._store, agent_dir, variables.get("HOME", "/"))
         self._folders = ConversationFolders(agent_dir)
         self._known: dict[str, ServedConversation] = {}
-        self._supervising: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[bool]] = set()
         # While it is stopping, runs may still finish; when it is closing, no worker is started any more.
         self._stopping = self._closing = False
-        self._wakes = WakeQueue(limits.awake, lambda: self.awake_conversations, now)
+        self._wakes = WakeQueue(limits.awake, lambda: self.awake_conversations, now, self._note_change)
+        self._checks = WorkerChecks(limits, workers, self._wakes, lambda: self.awake_conversations, now)
 
     @property
     def awake_conversations(self) -> list[ServedConversation]:
@@ -107,9 +88,13 @@ class Conversations:
         return list(self._known.values())
 
     async def open(self) -> None:
-        """Prepare the folders, and find the workers that an earlier supervisor left running; raises `StartupError`."""
+        """Prepare the folders, and find the workers that an earlier supervisor left running; raises `StartupError`.
+
+        The parent of the workers starts meanwhile, and warms up when no conversation waits for it.
+        """
         self._folders.lock_and_clean_up()
-        await self.workers.ensure_parent()
+        self._start_task(self._start_parent())
+        asyncio.get_running_loop().call_later(QUIET_SECONDS, self.workers.prepare_parent)
         found = []
         for name in self.workers.sockets.names():
             try:
@@ -118,7 +103,13 @@ class Conversations:
                 # Its folder is no longer allowed, or it was deleted: its worker cannot be reached.
                 found.append(self._end_stray_worker(name))
         await asyncio.gather(*found)
-        self._supervising = asyncio.ensure_future(self._supervise_workers())
+        self._checks.start()
+
+    async def _start_parent(self) -> bool:
+        """Start it before the first worker needs it; if that fails, the worker's client hears why."""
+        with suppress(OSError):
+            await self.workers.ensure_parent()
+        return True
 
     async def _end_stray_worker(self, name: str) -> bool:
         with suppress(OSError):
@@ -172,12 +163,12 @@ class Conversations:
         """Stop all workers, or leave them to the next supervisor."""
         self._closing = True
         self._refuse_new_work()
-        if self._supervising is not None:
-            self._supervising.cancel()
+        self._checks.stop()
         if stop:
             await asyncio.gather(*(one.try_sleep(forced=True) for one in self.awake_conversations))
         for one in self._known.values():
             one.disconnect_worker()
+        self.workers.hand_over_processes()
 
     def create_conversation(
         self, cwd: str, model: str | None = None, id: str | None = None, plans: bool = False
@@ -251,12 +242,11 @@ class Conversations:
         """A page of the sessions on disk in the folders that may be opened, newest first, and where the next begins."""
         folders = self._store.folders() if cwd is None else [self._store.folder_of(self.paths.check_folder(cwd))]
         wanted = (query or "").casefold()
-        found: list[SessionRow] = []
-        while True:
-            rows, cursor = self._store.list_sessions(folders, cursor, limit - len(found))
-            found += [row for row in rows if self.paths.can_open(row.cwd) and wanted in _search_text_of(row)]
-            if cursor is None or len(found) >= limit:
-                return found, cursor
+
+        def is_wanted(row: SessionRow) -> bool:
+            return self.paths.can_open(row.cwd) and wanted in _search_text_of(row)
+
+        return self._store.list_sessions(folders, cursor, limit, is_wanted)
 
     def find_sessions(self, session_id: str) -> list[SessionRow]:
         """The session with this id, if there is one in a folder that may be opened."""
@@ -277,50 +267,30 @@ class Conversations:
         made = ServedConversation(
             record,
             folder,
-            WorkerLauncher(record, folder, self._options, self._variables, self.workers),
+            WorkerLauncher(record, folder, self._options, self._variables, self.workers, self.paths.root_of),
             self._counts,
             WorkerStarts(self._limits.worker_restarts, self._now, self._check_not_closing),
-            self._wakes.process_requests,
+            self._on_conversation_changed,
             self._now,
         )
         self._known[record.id] = made
         return made
+
+    def _note_change(self) -> None:
+        self._checks.note_change()
+
+    def _on_conversation_changed(self) -> None:
+        """Called when a conversation may have become busy, idle or asleep."""
+        self._wakes.process_requests()
+        self._checks.note_change()
+        if self._counts.totals["runs"] > 0:
+            self.workers.prepare_parent()
 
     def _start_task(self, work: Coroutine[Any, Any, bool]) -> None:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         task.add_done_callback(lambda _: self._wakes.process_requests())
-
-    async def _supervise_workers(self) -> None:
-        while True:
-            await asyncio.sleep(CHECK_SECONDS)
-            before = self._now() - self._limits.idle_seconds
-            for one in self.awake_conversations:
-                one.enforce_time_limits(self._limits.worker_silence, self._limits.host_tool_wait)
-                if one.is_idle and one.used < before:
-                    self._start_task(one.try_sleep())
-            self._wakes.process_requests()
-            await self._end_excessive_workers()
-
-    async def _end_excessive_workers(self) -> None:
-        """End workers that exceed their limits of memory or processes."""
-        workers = {one.pid: one for one in self.awake_conversations if one.pid is not None}
-        shared = self.workers.parent_pid
-        uses, base = await asyncio.to_thread(lambda: (uses_of(list(workers)), private_memory(shared)))
-        for pid, use in uses.items():
-            why = self._describe_excess(use, base)
-            if why and workers[pid].pid == pid:
-                workers[pid].kill(why)
-
-    def _describe_excess(self, use: ProcessUse, base: int) -> str:
-        limits = self._limits
-        # A worker shares the memory of the parent that it was forked from, so that part is not counted.
-        if limits.worker_memory and use.memory - base > limits.worker_memory * MB:
-            return f"it and its commands used more than {limits.worker_memory} MB of memory (--worker-memory)"
-        if limits.worker_processes and use.processes > limits.worker_processes:
-            return f"it had more than {limits.worker_processes} processes (--worker-processes)"
-        return ""
 
 
 def _search_text_of(row: SessionRow) -> str:

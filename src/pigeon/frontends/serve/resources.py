@@ -7,9 +7,12 @@ worker in the process tree, because their reaper adopts them (`system/process/he
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 
 from msgspec import Struct
+
+from pigeon.system.process.fork_server import child_finder
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -21,17 +24,21 @@ class ProcessUse(Struct, frozen=True):
     processes: int
 
 
+def raise_file_limit() -> int:
+    """Raise this process's limit of open files as far as possible; returns the limit."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
 def uses_of(pids: Sequence[int]) -> dict[int, ProcessUse]:
     """What each of these processes uses; those that have ended are left out."""
-    children: dict[int, list[int]] = {}
-    alive = set()
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            parent = _parent_of(int(name))
-            if parent is not None:
-                alive.add(int(name))
-                children.setdefault(parent, []).append(int(name))
-    return {pid: _use_of(pid, children) for pid in pids if pid in alive}
+    list_children = child_finder()
+    return {pid: _use_of(pid, list_children) for pid in pids if os.path.exists(f"/proc/{pid}")}
 
 
 def private_memory(pid: int) -> int:
@@ -61,17 +68,8 @@ def _read_proportional_memory(pid: int) -> int:
     return private_memory(pid)
 
 
-def _use_of(pid: int, children: dict[int, list[int]]) -> ProcessUse:
+def _use_of(pid: int, list_children: Callable[[int], list[int]]) -> ProcessUse:
     tree = [pid]
     for one in tree:
-        tree += children.get(one, [])
+        tree += list_children(one)
     return ProcessUse(sum(private_memory(one) for one in tree), len(tree))
-
-
-def _parent_of(pid: int) -> int | None:
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            # The name of the program is in parentheses, and may contain parentheses itself.
-            return int(file.read().rpartition(b")")[2].split()[1])
-    except (OSError, ValueError, IndexError):
-        return None

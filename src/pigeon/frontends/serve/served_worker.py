@@ -7,6 +7,9 @@
     awake      send it                  ask it to sleep        open commands are refused; started again if it is needed
     stopping   wait, then start it      -                      asleep
 
+Conversations may share a process (`shared_worker.py`): each sleeps and wakes for itself, and if the process dies, this
+happens to all of them. Then each is started in a process of its own, so that one that crashes again does so alone.
+
 A worker that is asked to sleep may reply that it is needed, and stays awake. Its state beyond the session file is in
 its state file (`worker_state.py`), and the settings that clients sent are repeated to the next worker (`REMEMBERED`).
 """
@@ -16,30 +19,34 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import Any, Literal, Protocol
 
 from msgspec.structs import replace
 
 from pigeon.app.options import AgentOptions
+from pigeon.config.paths import project_dirs
 from pigeon.frontends.serve.conversation_record import LOG_FOLDER, STDERR_FILE, ConversationRecord
 from pigeon.frontends.serve.watching import AGAIN_SECONDS, FollowedLog
-from pigeon.frontends.serve.worker import WorkerRequest
 from pigeon.frontends.serve.worker_process import (
     RESTART_PAUSE,
     WorkerConnection,
+    WorkerProcess,
     Workers,
     WorkerStarts,
     describe_ending,
     end_log_owner,
     open_stderr,
-    stop_worker,
 )
-from pigeon.frontends.serve.worker_state import STATE_FILE, WorkerState, options_for, read_state
-from pigeon.rpc.worker_records import SLEEP, Logged, WorkerAnswer
-from pigeon.system.process.forking import ForkedProcess, read_last_line
+from pigeon.frontends.serve.worker_request import WorkerRequest, encode_options
+from pigeon.frontends.serve.worker_state import STATE_FILE, WorkerState, options_for, read_last_run, read_state
+from pigeon.rpc.worker_records import END, SLEEP, Logged, WorkerAnswer
+from pigeon.system.process.forking import read_last_line
 from pigeon.transport.event_log import LogEnd
+from pigeon.trust.decision import find_guarded_paths
+from pigeon.wire import codec
+from pigeon.wire.commands import NAMES, OpenSession, SetPermissions, SetTrust, SwitchSession
 from pigeon.wire.errors import PigeonError, StartupError
 
 START_SECONDS = 60.0
@@ -51,6 +58,11 @@ ENDED = (
 )
 STOPPED = "The agent was stopped before it answered"
 HANGS = "it did nothing for {} seconds (--worker-silence)"
+NOT_ENDING = "a conversation of its process did not end when it was asked to"
+# Settings of a conversation that those in its process must have in common with it, and commands after which it may be
+# in another folder.
+SHARED_SETTINGS = frozenset((NAMES[SetPermissions], NAMES[SetTrust]))
+MOVING = frozenset((NAMES[SwitchSession], NAMES[OpenSession]))
 ConversationState = Literal["asleep", "starting", "awake", "stopping"]
 
 
@@ -89,22 +101,25 @@ class WorkerLauncher:
         options: AgentOptions,
         variables: Mapping[str, str],
         workers: Workers,
+        root_of: Callable[[str], str | None],
     ) -> None:
+        """`root_of` finds the root above a folder."""
         self._record = record
         self._folder = folder
         self._options = options
         self._variables = variables
         self._workers = workers
+        self._root_of = root_of
 
     @property
     def has_earlier_state(self) -> bool:
         """True if an earlier worker has left its state."""
         return read_state(self._folder) is not None
 
-    async def fork(self, last_ending: str, with_model: bool) -> ForkedProcess:
-        """Start a process and pass it how the previous one ended; raises `OSError` or `StartupError`.
+    async def start(self, last_ending: str, with_model: bool, alone: bool) -> WorkerProcess:
+        """Start the worker and pass it how the previous one ended; raises `OSError` or `StartupError`.
 
-        Without its model, the settings decide which one the agent uses.
+        Without its model, the settings decide which one the agent uses. A worker that is `alone` shares no process.
         """
         # Before the worker writes anything there: a folder without a record counts as the remains of a removed
         # conversation.
@@ -112,7 +127,9 @@ class WorkerLauncher:
         stderr = open_stderr(os.path.join(self._folder, STDERR_FILE))
         try:
             with self._workers.sockets.listen(self._record.id) as listener:
-                return await self._workers.start(self._build_request(last_ending, with_model), listener, stderr)
+                request = self._build_request(last_ending, with_model)
+                key = None if alone or not self._workers.is_sharing else self._make_sharing_key(request)
+                return await self._workers.start(request, listener, stderr, key)
         finally:
             os.close(stderr)
 
@@ -128,24 +145,41 @@ class WorkerLauncher:
         """End a worker that the supervisor has lost track of: it would write to the same log. Raises `OSError`."""
         await end_log_owner(os.path.join(self._folder, LOG_FOLDER))
 
-    async def end_process(self, process: ForkedProcess) -> None:
-        """End a process, by force if necessary."""
-        await stop_worker(process)
-        self._workers.forget(process)
+    def adopt(self, pid: int, is_shared: bool) -> WorkerProcess:
+        """The process of a worker that was found running; raises `OSError`."""
+        return self._workers.adopt(pid, is_shared)
 
-    async def wait_for_exit_code(self, process: ForkedProcess) -> int | None:
+    async def leave_process(self, process: WorkerProcess) -> None:
+        """Leave a process, which ends with its last conversation."""
+        await self._workers.leave(process)
+
+    async def wait_for_exit_code(self, process: WorkerProcess) -> int | None:
         """The exit code of a process that has ended, or None if it is unknown."""
         return await self._workers.wait_for_exit_code(process)
 
-    async def describe_failure(self, error: Exception, process: ForkedProcess | None) -> str:
+    async def describe_failure(self, error: Exception, process: WorkerProcess | None) -> str:
         """Why a start failed, in the worker's last words if there are any."""
         if isinstance(error, TimeoutError):
             return f"it was not ready within {START_SECONDS:g} seconds"
         if process is None:
             return str(error)
+        words = read_last_line(os.path.join(self._folder, STDERR_FILE))
+        if process.is_shared and words and not await process.wait_until_ended(0.0):
+            return words
         code = await self.wait_for_exit_code(process)
         words = read_last_line(os.path.join(self._folder, STDERR_FILE)) if code is not None and code > 0 else ""
         return words or describe_ending(code)
+
+    def _make_sharing_key(self, request: WorkerRequest) -> bytes:
+        """What must be the same for conversations in one process, besides the user: the variables and options of the
+        server, the root, the settings of the folder, and what clients have changed for this conversation."""
+        options = replace(request.options, session=None, session_id=None, model=None, thinking=None)
+        folder = request.folder if request.state is None else request.state.cwd
+        home = self._variables.get("HOME", "/")
+        has_settings = bool(find_guarded_paths(folder, project_dirs(folder), home))
+        kept = [command for command in request.commands if command["type"] in SHARED_SETTINGS]
+        place = [self._root_of(folder), folder if has_settings else ""]
+        return codec.encode([request.variables, encode_options(options), place, kept])
 
     def _build_request(self, last_ending: str, with_model: bool) -> WorkerRequest:
         state, record = read_state(self._folder), self._record
@@ -154,6 +188,9 @@ class WorkerLauncher:
         options = self._agent_options(state)
         if self._record.plans:
             options = replace(options, plans=True)
+        if state is not None:
+            # Earlier releases have it in the state itself.
+            state = replace(state, run=read_last_run(self._folder) or state.run)
         return WorkerRequest(
             options=options if with_model else replace(options, model=None, thinking=None),
             folder=record.cwd,
@@ -183,7 +220,7 @@ class ServedWorker:
         self._starts = starts
         self.state: ConversationState = "asleep"
         self._connection: WorkerConnection | None = None
-        self._process: ForkedProcess | None = None
+        self._process: WorkerProcess | None = None
         # Held while the process is started, stopped or replaced.
         self._changing = asyncio.Lock()
         self._waking: asyncio.Future[None] | None = None
@@ -191,7 +228,8 @@ class ServedWorker:
         self._consent: asyncio.Future[bool] | None = None
         self._callers = 0
         self._tasks: set[asyncio.Task[None]] = set()
-        self._kill_reason = ""
+        # True if it must not share its process with the others there any more.
+        self._must_move = False
 
     @property
     def is_present(self) -> bool:
@@ -215,6 +253,15 @@ class ServedWorker:
     def unread_bytes(self) -> int:
         """The bytes that were sent and that the worker has not read."""
         return 0 if self._connection is None else self._connection.unread_bytes
+
+    @property
+    def must_move(self) -> bool:
+        """True if it is to sleep as soon as it is idle, because it must not share its process any more."""
+        return self._must_move and self._process is not None and self._process.is_shared
+
+    def note_success(self, command: str) -> None:
+        """Called when a command of a client has succeeded, which may have changed a setting or the folder."""
+        self._must_move = self._must_move or command in SHARED_SETTINGS or command in MOVING
 
     def send(self, line: bytes) -> None:
         """Send a command; ignored while there is no connection."""
@@ -278,13 +325,18 @@ class ServedWorker:
         assert self._connection is not None
         self._consent = asyncio.get_running_loop().create_future()
         try:
-            if forced and self._process is not None:
-                self._process.send_signal(signal.SIGTERM)
-            else:
+            if not forced or self._process is None:
                 self._connection.send(SLEEP)
+            elif self._process.is_shared:
+                self._connection.send(END)
+            else:
+                self._process.send_signal(signal.SIGTERM)
             async with asyncio.timeout(SLEEP_SECONDS):
                 return await self._consent
         except TimeoutError:
+            if forced and self._process is not None and self._process.is_shared:
+                # It would keep the log, and the others that hang with it are started again.
+                self._process.kill(NOT_ENDING)
             return forced
         finally:
             self._consent = None
@@ -292,8 +344,7 @@ class ServedWorker:
     def kill(self, why: str) -> None:
         """Kill the process; every event that it has announced is already on disk."""
         if self._process is not None:
-            self._kill_reason = why
-            self._process.send_signal(signal.SIGKILL)
+            self._process.kill(why)
 
     def kill_if_silent(self, most: int) -> None:
         """Called once a second: kill a worker that was silent for more than `most` calls in a row; 0 means no limit."""
@@ -315,6 +366,7 @@ class ServedWorker:
                 return
             self._starts.check_may_start()
             self.state = "starting"
+            self._must_move = False
             try:
                 try:
                     await self._start(with_model=True)
@@ -332,24 +384,26 @@ class ServedWorker:
         await self._launcher.end_lost_worker()
         try:
             async with asyncio.timeout(START_SECONDS):
-                self._process = await self._launcher.fork(self._starts.last_ending, with_model)
+                alone = self._starts.has_failed_lately
+                self._process = await self._launcher.start(self._starts.last_ending, with_model, alone)
                 await self._connect()
         except (OSError, PigeonError) as error:
             words = await self._launcher.describe_failure(error, self._process)
-            await self._abandon_start()
+            await self._abandon_start(words, has_answered=not isinstance(error, TimeoutError))
             self._launcher.remove_socket()
             # It may have been killed because the service stops.
             self._starts.check_may_start()
             self._starts.count_crash()
             raise StartupError(f"The agent of this conversation could not be started: {words}") from None
         except BaseException:
-            await self._abandon_start()
+            await self._abandon_start("a start was stopped", has_answered=False)
             raise
         self._starts.note_ending("")
 
-    async def _abandon_start(self) -> None:
-        if self._process is not None:
-            self._process.send_signal(signal.SIGKILL)
+    async def _abandon_start(self, why: str, has_answered: bool) -> None:
+        # A shared process that has refused this conversation goes on; one that is silent may be serving it.
+        if self._process is not None and not (self._process.is_shared and has_answered):
+            self._process.kill(why)
         await self._end_process()
 
     async def _connect(self) -> None:
@@ -367,7 +421,7 @@ class ServedWorker:
             # A worker's first notice: events up to this end were already in the log.
             try:
                 self._log.follow_from(notice.end, notice.heard)
-                self._process = self._process or ForkedProcess(notice.pid)
+                self._process = self._process or self._launcher.adopt(notice.pid, notice.shared)
             except OSError as error:
                 self._ready.set_exception(error)
                 return
@@ -395,9 +449,10 @@ class ServedWorker:
         async with self._changing:
             process, self._connection = self._process, None
             code = None if process is None else await self._launcher.wait_for_exit_code(process)
-            why, self._kill_reason = self._kill_reason or describe_ending(code), ""
+            why = (process.kill_reason if process is not None else "") or describe_ending(code)
             self._starts.note_ending(why)
-            if process is not None and code is None and not await process.wait_until_ended(0.0):
+            has_ended = process is None or code is not None or await process.wait_until_ended(0.0)
+            if process is not None and not has_ended and not process.is_shared:
                 process.send_signal(signal.SIGKILL)
             await self._end_process()
             self._starts.count_crash()
@@ -420,7 +475,7 @@ class ServedWorker:
         self._log.close()
         process, self._process = self._process, None
         if process is not None:
-            await self._launcher.end_process(process)
+            await self._launcher.leave_process(process)
 
     def _close_connection(self) -> None:
         connection, self._connection = self._connection, None

@@ -73,11 +73,10 @@ class NetworkService:
         finally:
             self._log.info("stopping")
             delete_address(self._folder)
-            server.should_exit = True
+            server.request_exit()
             if unix is not None:
                 await unix.close()
             await serving
             await self._conversations.close()
-            self._conversations.workers.end_parent()
             self._log.info("stopped")
         return exit_codes.OK

@@ -44,7 +44,15 @@ class WakeQueue:
     refused when all awake conversations are busy, and after some seconds.
     """
 
-    def __init__(self, most: int, awake: Callable[[], list[ServedConversation]], now: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        most: int,
+        awake: Callable[[], list[ServedConversation]],
+        now: Callable[[], float],
+        on_waiting: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`on_waiting` is called when a request has to wait."""
+        self._on_waiting = on_waiting
         self._most = most
         self._awake = awake
         self._now = now
@@ -53,6 +61,10 @@ class WakeQueue:
         self._admitted: set[ServedConversation] = set()
         self._leaving: dict[ServedConversation, asyncio.Task[None]] = {}
         self._needed: dict[ServedConversation, float] = {}
+
+    @property
+    def has_requests(self) -> bool:
+        return bool(self._waiting)
 
     async def wait_for_admission(self, one: ServedConversation) -> None:
         """Return when the conversation may be woken; the caller then does so at once. Raises `TooMany`."""
@@ -64,6 +76,7 @@ class WakeQueue:
         request = WakeRequest(one, self._now() + WAKE_SECONDS, loop.create_future())
         self._waiting.append(request)
         self.process_requests()
+        self._on_waiting()
         try:
             await request.admission
         finally:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Literal
 from pigeon.frontends.serve.client_rights import has_needed_scope
 from pigeon.frontends.serve.counts import ServeCounts
 from pigeon.system.append_file import make_private_folder
-from pigeon.tools.catalog import list_plan_tool_names
 from pigeon.transport.event_log import LogEnd, LogReader, lines_since, segments_in
 from pigeon.wire import codec
 from pigeon.wire.base import Absent, Json
@@ -141,8 +140,12 @@ class FollowedLog:
         head = self.work.track_line(line, number)
         if self._asked.keys() != self.work.questions.keys():
             self._asked = {id: self._asked.get(id, self._now()) for id in self.work.questions}
-        if head.type == "tool_execution_end" and any(map(head.is_about_tool, list_plan_tool_names())):
-            self._on_plan_written()
+        if head.type == "tool_execution_end":
+            # All tools, which nothing else here needs.
+            from pigeon.tools.catalog import list_plan_tool_names
+
+            if any(map(head.is_about_tool, list_plan_tool_names())):
+                self._on_plan_written()
         if head.type == "agent_settled":
             self._counts.count("runs")
             return True

@@ -10,10 +10,11 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 
-from pigeon.frontends.serve.worker import WorkerRequest, encode_request
+from pigeon.frontends.serve.worker_request import JoinRequest, WorkerRequest, encode_request
 from pigeon.rpc.worker_records import Alive, Logged, Needed, WorkerAnswer, decode_notice
 from pigeon.system.append_file import make_private_folder
-from pigeon.system.process.forking import ForkedProcess, ForkFamily, describe_exit
+from pigeon.system.process.forking import ForkedProcess, ForkFamily, ForkServer, describe_exit
+from pigeon.system.process.messages import send
 from pigeon.system.process.variables import own_environment
 from pigeon.transport.event_log import log_owner
 from pigeon.transport.reader import Frame, Framing
@@ -26,47 +27,204 @@ WARM_UP = "PIGEON_SERVE_WARM_UP"
 CODE_SECONDS = 1.0
 LONGEST_LINE = sys.maxsize
 FORK_SECONDS = 10.0
+# How many workers are forked from a parent that is not warm, and how long others wait for it.
+MOST_COLD = 2
+PREPARATION_SECONDS = 5.0
+# How long the parent may take to finish a step of its warm-up when it shall end.
+STEP_SECONDS = 1.0
 # Crashes within this time count; after too many of them, no worker is started for a while.
 RESTART_SECONDS = 60.0
 RESTART_PAUSE = 15.0
 SOCKET = "socket"
 
 
-class Workers:
-    """Starts workers from a warm parent; the parent starts with the first worker, and again if it has died."""
+class WorkerProcess:
+    """A process with the worker of one conversation, or with those of several (`is_shared`).
 
-    def __init__(self, variables: Mapping[str, str], folder: str) -> None:
+    `link` is where further conversations are sent to a shared one; one that an earlier supervisor has started takes no
+    more of them. Signals reach all conversations of a process.
+    """
+
+    def __init__(self, process: ForkedProcess, is_shared: bool = False, link: socket.socket | None = None) -> None:
+        self._process = process
+        self._link = link
+        self.is_shared = is_shared
+        self.members = 1
+        # Why it was killed; empty if it was not.
+        self.kill_reason = ""
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """Send a signal, unless it has ended."""
+        self._process.send_signal(number)
+
+    def kill(self, why: str) -> None:
+        """Kill it, with all its conversations."""
+        self.kill_reason = why
+        self.send_signal(signal.SIGKILL)
+
+    async def wait_until_ended(self, seconds: float) -> bool:
+        """Wait for its end; returns False if that took too long."""
+        return await self._process.wait_until_ended(seconds)
+
+    def join(self, request: bytes, listener: socket.socket, stderr: int) -> bool:
+        """Have it serve one more conversation; returns False if it does not take it."""
+        if self._link is None:
+            return False
+        try:
+            send(self._link, JoinRequest(request), [listener.fileno(), stderr])
+        except OSError:
+            return False
+        self.members += 1
+        return True
+
+    async def leave(self) -> bool:
+        """Count one conversation less; returns True for the last, after which the process has ended."""
+        self.members -= 1
+        if self.members > 0:
+            return False
+        # What an earlier supervisor has shared may have conversations that are not known here: it ends with the last.
+        is_all_known = not self.is_shared or self._link is not None
+        self.disconnect()
+        if is_all_known:
+            await stop_worker(self._process)
+        self._process.close_descriptor()
+        return True
+
+    def disconnect(self) -> None:
+        """Send it no further conversation; it ends with the last one."""
+        if self._link is not None:
+            self._link.close()
+            self._link = None
+
+
+class Workers:
+    """Starts workers from a warm parent; the parent starts with the first worker, and again if it has died.
+
+    With `shared` above 1, up to so many conversations with the same key are in one process.
+    """
+
+    def __init__(self, variables: Mapping[str, str], folder: str, shared: int = 1) -> None:
         """`variables` are those of the parent itself; no worker inherits them. The `folder` is for sockets."""
         self.sockets = SocketFolder(folder)
-        self._family = ForkFamily("pigeon.frontends.serve.warm_parent", own_environment(variables, WARM_UP))
+        self._shared = shared
+        self._family = ForkFamily("pigeon.frontends.serve.workers.warm_parent", own_environment(variables, WARM_UP))
+        # The parent that was told to warm up, and how many workers were forked from which parent before it was warm.
+        self._prepared: ForkServer | None = None
+        self._cold_parent: ForkServer | None = None
+        self._cold_forks = 0
+        # The shared processes by their keys, and those that an earlier supervisor has started.
+        self._open: dict[bytes, list[WorkerProcess]] = {}
+        self._adopted: dict[int, WorkerProcess] = {}
+        # Held while one is started, so that conversations that start at once get into the same one.
+        self._sharing = asyncio.Lock()
 
     async def ensure_parent(self) -> None:
         await self._family.ensure_server()
 
-    async def start(self, request: WorkerRequest, listener: socket.socket, stderr: int) -> ForkedProcess:
-        """Start a worker, from a new parent if the old one no longer works; raises `OSError`."""
-        return ForkedProcess(
-            await self._family.fork(encode_request(request), [listener.fileno(), stderr], FORK_SECONDS)
-        )
+    @property
+    def is_sharing(self) -> bool:
+        """Whether conversations with the same key may share a process."""
+        return self._shared > 1
 
-    async def wait_for_exit_code(self, process: ForkedProcess) -> int | None:
+    @property
+    def is_parent_warm(self) -> bool:
+        server = self._family.server
+        return server is not None and server.is_prepared
+
+    def prepare_parent(self) -> None:
+        """Let the parent warm up, unless it has been told before; it forks meanwhile, more slowly."""
+        server = self._family.server
+        if server is not None and server is not self._prepared:
+            self._prepared = server
+            server.begin_preparation()
+
+    async def start(
+        self, request: WorkerRequest, listener: socket.socket, stderr: int, key: bytes | None
+    ) -> WorkerProcess:
+        """Start a worker, from a new parent if the old one no longer works; raises `OSError`.
+
+        Conversations with the same `key` may share a process; one without a key shares none.
+        """
+        encoded = encode_request(request)
+        if key is None:
+            return WorkerProcess(ForkedProcess(await self._fork(encoded, [listener.fileno(), stderr])))
+        async with self._sharing:
+            for one in self._open.get(key, ()):
+                if one.members < self._shared and one.join(encoded, listener, stderr):
+                    return one
+            made = await self._start_shared(encoded, listener, stderr)
+            self._open.setdefault(key, []).append(made)
+            return made
+
+    async def _start_shared(self, request: bytes, listener: socket.socket, stderr: int) -> WorkerProcess:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.setblocking(False)
+        try:
+            pid = await self._fork(request, [listener.fileno(), stderr, theirs.fileno()])
+            return WorkerProcess(ForkedProcess(pid), is_shared=True, link=ours)
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+
+    def adopt(self, pid: int, is_shared: bool) -> WorkerProcess:
+        """The process of a worker that an earlier supervisor has started; raises `OSError`."""
+        if not is_shared:
+            return WorkerProcess(ForkedProcess(pid))
+        found = self._adopted.get(pid)
+        if found is None:
+            found = self._adopted[pid] = WorkerProcess(ForkedProcess(pid), is_shared=True)
+        else:
+            found.members += 1
+        return found
+
+    async def wait_for_exit_code(self, process: WorkerProcess) -> int | None:
         """The exit code of a worker, or None if it is unknown, as for workers of an earlier parent."""
         return await self._family.wait_for_exit_code(process.pid, CODE_SECONDS)
 
-    def forget(self, process: ForkedProcess) -> None:
-        """Drop the data of a worker that has ended."""
-        self._family.forget(process.pid)
-        process.close_descriptor()
+    async def leave(self, process: WorkerProcess) -> None:
+        """Take a conversation out of its process, which ends with the last one, by force if necessary."""
+        if process.members == 1:
+            kept = {key: [one for one in open if one is not process] for key, open in self._open.items()}
+            self._open = {key: open for key, open in kept.items() if open}
+            self._adopted.pop(process.pid, None)
+        if await process.leave():
+            self._family.forget(process.pid)
 
     @property
     def parent_pid(self) -> int:
         """The process that workers are forked from; 0 if there is none."""
         return self._family.pid
 
+    def hand_over_processes(self) -> None:
+        """Leave the shared processes to the next supervisor: none takes a further conversation."""
+        for process in (one for processes in self._open.values() for one in processes):
+            process.disconnect()
+        self._open.clear()
+        self._adopted.clear()
+
     def end_parent(self) -> None:
         """End the parent; workers stay."""
-        self._family.close()
+        self._family.close(STEP_SECONDS)
         self.sockets.close()
+
+    async def _fork(self, request: bytes, descriptors: list[int]) -> int:
+        """A new process. The first ones do not wait until the parent has warmed up, but many would be large for as long
+        as they live."""
+        server = await self._family.ensure_server()
+        if not self.is_parent_warm:
+            if server is not self._cold_parent:
+                self._cold_parent, self._cold_forks = server, 0
+            self._cold_forks += 1
+            if self._cold_forks > MOST_COLD:
+                self.prepare_parent()
+                await server.wait_until_prepared(PREPARATION_SECONDS)
+        return await self._family.fork(request, descriptors, FORK_SECONDS)
 
 
 class WorkerConnection(asyncio.Protocol):
@@ -218,6 +376,12 @@ class WorkerStarts:
         now = self._now()
         self._crashes = [at for at in self._crashes if now - at < RESTART_SECONDS]
         return len(self._crashes) >= self._most
+
+    @property
+    def has_failed_lately(self) -> bool:
+        """True after a recent crash, of whichever conversation of the process."""
+        now = self._now()
+        return any(now - at < RESTART_SECONDS for at in self._crashes)
 
     @property
     def is_forbidden(self) -> bool:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 
 from msgspec.structs import replace
@@ -182,8 +182,13 @@ class FileStore:
                     yield path, False
 
     @staticmethod
-    def list_sessions(folders: Sequence[str], cursor: str | None, limit: int) -> tuple[list[SessionRow], str | None]:
-        """A page of sessions, newest first, and where the next page begins."""
+    def list_sessions(
+        folders: Sequence[str],
+        cursor: str | None,
+        limit: int,
+        is_wanted: Callable[[SessionRow], bool] = lambda row: True,
+    ) -> tuple[list[SessionRow], str | None]:
+        """A page of the sessions that are wanted, newest first, and where the next page begins."""
         files = sorted((dated for folder in folders for dated in _list_dated_files(folder)), reverse=True)
         keys = [f"{changed:020d}:{path}" for changed, path in files]
         start = next((index for index, key in enumerate(keys) if cursor is None or key < cursor), len(keys))
@@ -191,7 +196,7 @@ class FileStore:
         at = start
         while at < len(files) and len(rows) < limit:
             row = make_row(files[at][1], files[at][0] // 1_000_000)
-            if row is not None:
+            if row is not None and is_wanted(row):
                 rows.append(row)
             at += 1
         return rows, keys[at - 1] if at < len(files) and at > start else None

@@ -8,6 +8,7 @@ link, whose records are in `messages`. Pigeon's end is `forking`.
     ----------------------------------   ------------------------------------------------------------------------
     `ForkRequest`                               fork a process that does the work; answer `ForkDone` or `NotForked`
     `KillChild`                          kill that process
+    `BeginPreparation`                   prepare, a step at a time while no other event waits
     a process has ended                  report it: `Ended`
     Pigeon hung up or died               end; the processes stay, unless this server `owns_descendants`
 
@@ -32,12 +33,14 @@ import sys
 import time
 
 from pigeon.system.process.messages import (
+    BeginPreparation,
     Ended,
     ForkDone,
     ForkRequest,
     KillChild,
     LinkMessage,
     NotForked,
+    PreparationDone,
     ServerReady,
     close_descriptors,
     receive,
@@ -74,14 +77,17 @@ class Suppressed:
         return kind is not None and issubclass(kind, self._kinds)
 
 
-def serve_forks(descriptor: int, work: Work, owns_descendants: bool = False) -> NoReturn:
+def serve_forks(
+    descriptor: int, work: Work, owns_descendants: bool = False, preparation: Iterator[None] | None = None
+) -> NoReturn:
     """Fork a process for each request until Pigeon hangs up or dies; it calls `work`, which returns its exit code.
 
-    `work` gets the bytes and the descriptors of the request; all other descriptors except 0 to 2 are closed.
+    `work` gets the bytes and the descriptors of the request; all other descriptors except 0 to 2 are closed. Processes
+    have what the `preparation` has done by then; between its steps there must be no thread and no open file.
     """
     if owns_descendants:
         become_subreaper()
-    ForkLoop(socket.socket(fileno=descriptor), work, owns_descendants).serve()
+    ForkLoop(socket.socket(fileno=descriptor), work, owns_descendants, preparation).serve()
     os._exit(0)
 
 
@@ -94,7 +100,11 @@ def become_subreaper() -> None:
 class ForkLoop:
     """Forks processes on request and waits for their ends."""
 
-    def __init__(self, control: socket.socket, work: Work, owns_descendants: bool) -> None:
+    def __init__(
+        self, control: socket.socket, work: Work, owns_descendants: bool, preparation: Iterator[None] | None
+    ) -> None:
+        self._preparation = preparation
+        self._is_preparing = False
         os.set_inheritable(control.fileno(), False)
         self._control = control
         self._work = work
@@ -116,7 +126,9 @@ class ForkLoop:
         self._send_record(ServerReady(os.getpid()))
         pause = FIRST_PAUSE_MS
         while True:
-            ready = dict(poll.poll(pause if self._strays else None))
+            ready = dict(poll.poll(0 if self._is_preparing else pause if self._strays else None))
+            if not ready and self._is_preparing:
+                self._prepare_further()
             if self._control.fileno() in ready and not self._serve_next_request():
                 if self._owns_descendants:
                     kill_descendants(self._signals)
@@ -139,7 +151,19 @@ class ForkLoop:
             self._fork(record.request, descriptors)
         elif isinstance(record, KillChild) and record.pid in self._children:
             os.kill(record.pid, signal.SIGKILL)
+        elif isinstance(record, BeginPreparation):
+            self._is_preparing = True
         return record is not None
+
+    def _prepare_further(self) -> None:
+        """Do the next step; after the last one, everything that exists is shared with later processes."""
+        if self._preparation is None or next(self._preparation, self) is self:
+            self._is_preparing = False
+            gc.collect()
+            gc.freeze()
+            self._send_record(PreparationDone())
+        # A step may run an event loop, which restores Python's own handler.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def _fork(self, request: bytes, descriptors: list[int]) -> None:
         try:

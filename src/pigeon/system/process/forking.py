@@ -17,12 +17,14 @@ from contextlib import suppress
 from typing import Any
 
 from pigeon.system.process.messages import (
+    BeginPreparation,
     Ended,
     ForkDone,
     ForkRequest,
     KillChild,
     LinkMessage,
     NotForked,
+    PreparationDone,
     ServerReady,
     receive,
     send,
@@ -66,6 +68,7 @@ class ForkServer:
         self._forked: deque[asyncio.Future[int] | None] = deque()
         self._sending = asyncio.Lock()
         self._ready = asyncio.Event()
+        self._prepared: asyncio.Future[None] = self._loop.create_future()
         self.ended: asyncio.Future[None] = self._loop.create_future()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
@@ -156,6 +159,19 @@ class ForkServer:
         self.resume_if_stopped()
         self._send_record(KillChild(pid))
 
+    def begin_preparation(self) -> None:
+        """Let it do what makes later processes cheaper; requests are answered meanwhile."""
+        self._send_record(BeginPreparation())
+
+    @property
+    def is_prepared(self) -> bool:
+        return self._prepared.done()
+
+    async def wait_until_prepared(self, seconds: float) -> None:
+        """Wait until its preparation is complete or it has ended, for at most so long."""
+        either: set[asyncio.Future[Any]] = {self._prepared, self.ended}
+        await asyncio.wait(either, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+
     def resume_if_stopped(self) -> None:
         """Continue it, in case it was stopped. It is our child, so its pid is not reused before we have waited for
         it."""
@@ -194,6 +210,8 @@ class ForkServer:
             self._on_connection_lost()
         elif isinstance(record, ServerReady):
             self._ready.set()
+        elif isinstance(record, PreparationDone):
+            self._prepared.set_result(None)
         elif isinstance(record, Ended):
             if self._on_ended is not None:
                 self._on_ended(record.pid, record.code)
@@ -298,6 +316,11 @@ class ForkFamily:
         self._codes: dict[int, asyncio.Future[int | None]] = {}
 
     @property
+    def server(self) -> ForkServer | None:
+        """The server, if it is running and ready."""
+        return self._server
+
+    @property
     def pid(self) -> int:
         """The process of the server; 0 if there is none."""
         return 0 if self._server is None else self._server.pid
@@ -351,10 +374,13 @@ class ForkFamily:
     def forget(self, pid: int) -> None:
         self._codes.pop(pid, None)
 
-    def close(self) -> None:
-        """End the server; its processes stay, unless they die with it."""
+    def close(self, seconds: float = 0.0) -> None:
+        """End the server; its processes stay, unless they die with it. It may finish a step for so many `seconds`."""
         server, self._server = self._server, None
         if server is not None:
+            if seconds:
+                server.request_end()
+                server.wait(seconds)
             server.kill_server()
 
     def _on_ended(self, pid: int, code: int) -> None:

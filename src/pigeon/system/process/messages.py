@@ -62,6 +62,10 @@ class KillChild(LinkMessage):
     pid: int
 
 
+class BeginPreparation(LinkMessage):
+    """Begin what makes later processes cheaper, a step at a time; requests are answered between the steps."""
+
+
 # Control link, from the server
 
 
@@ -69,6 +73,10 @@ class ServerReady(LinkMessage):
     """Requests are accepted; sent once."""
 
     pid: int
+
+
+class PreparationDone(LinkMessage):
+    """The preparation is complete; sent once."""
 
 
 class ForkDone(LinkMessage):

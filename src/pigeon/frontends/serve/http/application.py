@@ -29,7 +29,6 @@ from pigeon.frontends.serve.resources import proportional_memory
 from pigeon.frontends.serve.served_worker import ConversationState
 from pigeon.frontends.serve.service_log import ServiceLog
 from pigeon.frontends.serve.wake_queue import TooMany
-from pigeon.providers.local_models import FILE_MODELS
 from pigeon.session.history.file_store import FileStore
 from pigeon.wire import codec
 from pigeon.wire.base import Json
@@ -210,7 +209,7 @@ class ServeApplication:
 
     async def _open_session(self, request: Request, asked: dict[str, str | int]) -> Response:
         body = codec.convert(await _read_body(request), api.SessionRequest)
-        if (body.model or "").startswith(FILE_MODELS) and not has_needed_scope(request.scope["token"].scope, "admin"):
+        if body.model and _is_file(body.model) and not has_needed_scope(request.scope["token"].scope, "admin"):
             raise HttpRefusal(403, "scope", "This model is a file on the server, which needs the scope admin")
         made, new = self._find_or_create(body)
         try:
@@ -278,7 +277,7 @@ class ServeApplication:
         states = dict.fromkeys(get_args(ConversationState), 0.0)
         for one in known:
             states[one.state] += 1
-        pids = [one.pid for one in known if one.pid is not None]
+        pids = {one.pid for one in known if one.pid is not None}
         memory = await asyncio.to_thread(proportional_memory, pids)
         own = await asyncio.to_thread(proportional_memory, [os.getpid()])
         gauges: Sequence[Gauge] = (
@@ -356,16 +355,23 @@ class ServeApplication:
             await client.handle_frame(line)
 
     async def _send_events(self, socket: WebSocket, client: ClientSession) -> None:
+        web_socket = socket.scope["state"]["connection"].web_socket
         try:
             async for lines in client.stream_lines():
-                for line in lines:
-                    self._counts.count("sent_bytes", len(line))
-                    await socket.send_text(line.decode("utf-8", "replace"))
+                self._counts.count("sent_bytes", sum(map(len, lines)))
+                await web_socket.send_lines(lines)
         except (PigeonError, OSError) as error:
             # The missed events cannot be read now; the client will reconnect.
             await socket.close(OVERLOADED, _close_reason_of(str(error)))
             return
         await socket.close(*ENDS[client.end_reason or "too slow"])
+
+
+def _is_file(model: str) -> bool:
+    """True if the name of a model is the path of a script or a recording."""
+    from pigeon.providers.local_models import FILE_MODELS
+
+    return model.startswith(FILE_MODELS)
 
 
 async def _read_body(request: Request) -> Json:

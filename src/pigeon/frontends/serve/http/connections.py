@@ -10,14 +10,19 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
+from collections.abc import Sequence
+from email.utils import formatdate
 from typing import Any
 
 import h11
 from msgspec import Struct
+from starlette.websockets import WebSocketDisconnect
 from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from uvicorn.server import ServerState
+from websockets.exceptions import InvalidState
 
 from pigeon.frontends.serve.conversations import STOPPING
 from pigeon.frontends.serve.counts import ServeCounts
@@ -28,6 +33,8 @@ HEADER_BYTES = 64 * 1024
 ACCEPTED_AT_ONCE = 256
 RETRY_SECONDS = 5
 ABORT_SECONDS = 5.0
+# The code of a connection that has ended without one.
+GONE = 1006
 LONG_HEADERS = f"The address and the headers are longer than {HEADER_BYTES} bytes"
 _PHRASES = {400: "Bad Request", 408: "Request Timeout", 431: "Request Header Fields Too Large", 503: "Busy"}
 
@@ -56,6 +63,16 @@ class PeerConnection:
         self.transport = transport
         self.peer = peer
         self.known = False
+        self._web_socket: LimitedWebSocket | None = None
+
+    @property
+    def web_socket(self) -> LimitedWebSocket:
+        """What the connection has become by a request for a WebSocket."""
+        assert self._web_socket is not None
+        return self._web_socket
+
+    def set_web_socket(self, protocol: LimitedWebSocket) -> None:
+        self._web_socket = protocol
 
     def mark_known(self) -> None:
         """Count it as known, after a valid token; raises `HttpRefusal` if there are too many known ones."""
@@ -88,6 +105,14 @@ class Connections:
         self._unknown: dict[PeerConnection, None] = {}
         self._known: set[PeerConnection] = set()
         self._of_peer: dict[str, dict[PeerConnection, None]] = {}
+        self._second = 0
+
+    def update_date(self, state: ServerState) -> None:
+        """Set the date of the coming answers."""
+        second = int(time.time())
+        if second != self._second:
+            self._second = second
+            state.default_headers[:] = [(b"date", formatdate(second, usegmt=True).encode())]
 
     @property
     def known_count(self) -> int:
@@ -175,6 +200,7 @@ class LimitedHttp(H11Protocol):
         """Receive data; the time limit of a request runs from its first byte to its last."""
         if self.transport.is_closing():
             return
+        self._all.update_date(self.server_state)
         super().data_received(data)
         if self.conn.their_state in (h11.IDLE, h11.SEND_BODY) and self.transport.get_protocol() is self:
             self._set_deadline()
@@ -219,6 +245,27 @@ class LimitedWebSocket(WebSocketsSansIOProtocol):
     """A connection that has become a WebSocket."""
 
     _refused = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Make it known to its connection, for `send_lines`."""
+        super().connection_made(transport)
+        connection = self.app_state.get("connection")
+        if isinstance(connection, PeerConnection):
+            connection.set_web_socket(self)
+
+    async def send_lines(self, lines: Sequence[bytes]) -> None:
+        """Send each line in a text frame, all of them at once: the usual way takes a system call for each. Raises
+        `WebSocketDisconnect` once the client has gone."""
+        await self.writable.wait()
+        if self.disconnected or self.close_sent:
+            raise WebSocketDisconnect(GONE)
+        try:
+            for line in lines:
+                self.conn.send_text(line if line.isascii() else line.decode("utf-8", "replace").encode())
+        except InvalidState:
+            # The client has begun to close.
+            raise WebSocketDisconnect(GONE) from None
+        self.transport.write(b"".join(self.conn.data_to_send()))
 
     def data_received(self, data: bytes) -> None:
         """Receive frames; everything after a refused one is dropped."""

@@ -89,6 +89,7 @@ class HttpServer(uvicorn.Server):
         self._tls = _make_tls_context(options)
         self._listener = _open_listener(options)
         self._options = options
+        self._exit_requested = asyncio.Event()
         port = self._listener.getsockname()[1]
         names = [f"{name}:{port}" for name in (*LOOPBACK, _to_url_host(options.host))]
         self._connections = Connections(options.connections, counts, by_peer=not options.behind_proxy)
@@ -127,6 +128,15 @@ class HttpServer(uvicorn.Server):
             own = "" if options.behind_proxy or _has_port(name) else f":{port}"
             public = f"{'https' if self._tls or options.behind_proxy else 'http'}://{name}{own}"
         return ServerAddress(url, public, os.getpid(), options.tls_cert)
+
+    def request_exit(self) -> None:
+        """Stop serving; `serve` returns soon."""
+        self.should_exit = True
+        self._exit_requested.set()
+
+    async def main_loop(self) -> None:
+        """Wait for the end. uvicorn would look for it ten times a second, and set the date of later answers."""
+        await self._exit_requested.wait()
 
     def stop_accepting(self) -> None:
         """Accept no further connections; existing ones continue."""
@@ -195,17 +205,6 @@ def divide_file_limit(files: int) -> FileShares:
     """
     rest = max(0, files - OWN_FILES)
     return FileShares(max(1, rest * 45 // 300), max(1, rest * 45 // 200), max(1, rest // 10))
-
-
-def raise_file_limit() -> int:
-    """Raise this process's limit of open files as far as possible; returns the limit."""
-    import resource
-
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        with suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
 def _open_listener(options: ServeOptions) -> socket.socket:

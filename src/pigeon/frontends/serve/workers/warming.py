@@ -1,8 +1,8 @@
-"""What the warm parent (`warm_parent.py`) does before it forks, so that its workers start quickly and share memory.
+"""What the warm parent (`warm_parent.py`) does in its spare time, so that its workers start quickly and share memory.
 
 It imports everything that an agent may need and plays conversations the way a worker does: code that this compiles,
-caches and specializes is ready when a worker needs it, and stays shared. With `PIGEON_SERVE_WARM_UP=off` everything
-works the same, only slower at first.
+caches and specializes is ready when a worker needs it, and stays shared. With `PIGEON_SERVE_WARM_UP=off` it only
+imports, and its workers are larger.
 """
 
 from __future__ import annotations
@@ -16,13 +16,16 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
 from pigeon.app.options import AgentOptions
-from pigeon.frontends.serve.worker import WorkerRequest, decode_request, encode_request, serve_worker
+from pigeon.frontends.agent_imports import import_one_by_one
+from pigeon.frontends.serve.worker_request import WorkerRequest, decode_request, encode_request
+from pigeon.frontends.serve.workers.worker import serve_worker
 from pigeon.providers.anthropic.api import ANTHROPIC_MESSAGES
 from pigeon.providers.demo.api import DEMO
+from pigeon.providers.http.certificates import load_default_certificates
 from pigeon.providers.openai_chat.api import OPENAI_COMPLETIONS
 from pigeon.secrets.redactor import Redactor
 from pigeon.system.clock import SteadyLoop, now_ms
@@ -38,9 +41,12 @@ from pigeon.wire.open_work import is_settled
 PROMPT = "list the files"
 # The models that are played: one that needs no server, and one for each of the two APIs that most providers speak.
 PLAYED = (DEMO.name, "warm-chat/chat", "warm-messages/messages")
+RULES: Mapping[str, Json] = {
+    "permissions": {"allow": ["bash(ls *)"], "ask": ["write", "bash(git push *)"], "deny": ["write(.env)"]}
+}
 PLAY_SECONDS = 10.0
 # Rounds and prompts: after a few runs the interpreter has specialized the code, and changes fewer pages.
-ROUNDS = 6
+ROUNDS = 3
 # On a busy machine, fewer rounds must do.
 MOST_SECONDS = 8.0
 PROMPTS = 2
@@ -50,19 +56,28 @@ _TOOL_RESULT = (b'"role":"tool"', b'"tool_result"')
 _ENDLESS = LogEnd(sys.maxsize, sys.maxsize)
 
 
-def warm_up(folder: str, path: str) -> None:
-    """Play conversations in a folder, where they leave files; `path` is where programs are found."""
+def warm_up(plays: bool, path: str) -> Iterator[None]:
+    """Import everything, and play conversations if it `plays`; `path` is where programs are found. A step takes at most
+    as long as one conversation, and leaves no thread, file or process behind."""
     with suppress(AttributeError, OSError):
         # All threads allocate from one arena.
         ctypes.CDLL(None).mallopt(M_ARENA_MAX, 1)
+    yield from import_one_by_one()
+    with suppress(OSError):
+        # If each worker loaded them, they would take most of a megabyte each.
+        load_default_certificates()
+    yield
     began = time.monotonic()
-    for _ in range(ROUNDS):
+    for number, model in enumerate(PLAYED * (ROUNDS if plays else 0)):
         if time.monotonic() - began < MOST_SECONDS:
-            _simulate_all_models(folder, path, PROMPTS)
+            # Every other time with rules, which most users have.
+            _simulate_with_model(model, path, RULES if number % 2 else None)
+            yield
+    _collect_garbage()
 
 
-def collect_garbage() -> None:
-    """Remove the garbage that warming has left; the last call before `gc.freeze` and the first fork."""
+def _collect_garbage() -> None:
+    """Remove the garbage that warming has left, just before everything else is shared."""
     # A worker excludes its start from garbage collection; here the start was only played.
     gc.unfreeze()
     gc.collect()
@@ -71,21 +86,23 @@ def collect_garbage() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-def _simulate_all_models(folder: str, path: str, prompts: int) -> None:
-    """Have each model use a tool. If something cannot be played here, as without a loopback interface, it only costs
+def _simulate_with_model(model: str, path: str, settings: Mapping[str, Json] | None) -> None:
+    """Have a model use a tool. If something cannot be played here, as without a loopback interface, it only costs
     memory later."""
-    for model in PLAYED:
-        loop = SteadyLoop()
-        try:
-            with suppress(OSError, TimeoutError):
-                loop.run_until_complete(simulate_conversation(model, tempfile.mkdtemp(dir=folder), path, prompts))
-            loop.run_until_complete(loop.shutdown_default_executor())
-        finally:
-            loop.close()
+    loop = SteadyLoop()
+    try:
+        with tempfile.TemporaryDirectory(prefix="pigeon-") as folder, suppress(OSError, TimeoutError):
+            loop.run_until_complete(simulate_conversation(model, folder, path, PROMPTS, settings))
+        loop.run_until_complete(loop.shutdown_default_executor())
+    finally:
+        loop.close()
 
 
-async def simulate_conversation(model: str, folder: str, path: str, prompts: int) -> None:
-    """Play one conversation with so many prompts in an empty folder."""
+async def simulate_conversation(
+    model: str, folder: str, path: str, prompts: int, settings: Mapping[str, Json] | None = None
+) -> None:
+    """Play one conversation with so many prompts in an empty folder, with these settings."""
+    create_or_replace_file(os.path.join(folder, "settings.json"), codec.encode(settings or {}), 0o600)
     models = await asyncio.start_server(_answer_model_request, "127.0.0.1", 0)
     port = models.sockets[0].getsockname()[1]
     create_or_replace_file(

@@ -1,0 +1,1 @@
+"""The processes of served conversations: their parent, and what runs in each."""
