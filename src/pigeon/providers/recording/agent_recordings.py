@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, get_args
-from urllib.parse import parse_qsl
 
 from msgspec.structs import replace
 
@@ -131,6 +130,8 @@ class AgentRecordings:
 
 def _split_options(text: str, environment: Environment) -> tuple[str, PlaybackOptions]:
     """The path and the options behind its question mark: `FILE?match=loose&speed=2`; raises `StartupError`."""
+    from urllib.parse import parse_qsl
+
     from pigeon.providers.recording.playback import PlaybackOptions, RecordingMatch
 
     path = os.path.realpath(environment.absolute_path(text))
