@@ -66,6 +66,8 @@ NAMING_PYTHON = {
     "pigeon.system.platforms": "a command that is shown",
     "pigeon.system.process.pool": "the helper, isolated and without site packages",
     "pigeon.system.process.python_programs": "all others",
+    "pigeon.system.process.warm.code_watch": "one of the files that are compared",
+    "pigeon.system.process.warm.link": "what is compared",
     "pigeon.tools.searching.ripgrep": "where its program may be",
 }
 # Calls of libraries that start programs which they find through PATH, with all our variables.

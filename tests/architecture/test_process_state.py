@@ -47,6 +47,7 @@ UNLESS_GIVEN = {
     "tempfile.TemporaryDirectory": "dir",
 }
 
+_HANDED_OVER = "a warm start hands the state of one process over to another"
 # (module, what it reads): why it may.
 ALLOWED = {
     ("pigeon.testing", "tempfile.TemporaryDirectory"): "tests of programs call it, and no agent does",
@@ -64,6 +65,17 @@ ALLOWED = {
     ("pigeon.system.process.helper_main", "os.environ"): "a program of its own, which gets its orders this way",
     ("pigeon.system.process.helper_main", "os.chdir"): "it starts commands, each in its folder",
     ("pigeon.system.process.namespaces", "os.chdir"): "a part of that program, which does the same",
+    ("pigeon.system.process.warm.call", "os.environ"): _HANDED_OVER,
+    ("pigeon.system.process.warm.call", "os.environb"): _HANDED_OVER,
+    ("pigeon.system.process.warm.call", "sys.argv"): _HANDED_OVER,
+    ("pigeon.system.process.warm.link", "os.environb"): _HANDED_OVER,
+    ("pigeon.system.process.warm.start", "os.environ"): _HANDED_OVER,
+    ("pigeon.system.process.warm.start", "os.environb"): _HANDED_OVER,
+    ("pigeon.system.process.warm.server", "os.chdir"): _HANDED_OVER,
+    ("pigeon.system.process.warm.takeover", "os.environ"): _HANDED_OVER,
+    ("pigeon.system.process.warm.takeover", "os.environb"): _HANDED_OVER,
+    ("pigeon.system.process.warm.takeover", "sys.argv"): _HANDED_OVER,
+    ("pigeon.system.process.python_programs", "sys.argv"): _HANDED_OVER,
     ("pigeon.system.process.pool", "os.environ"): "starts our own interpreter again, which may need its library path",
 }
 

@@ -38,6 +38,10 @@ ALLOWED: dict[str, str] = {
     },
     "pigeon.frontends.terminal.screen.live_rows: height": "the way in which prompt_toolkit takes it",
     "pigeon.frontends.terminal.screen.live_rows: width": "the way in which prompt_toolkit takes it",
+    **{
+        f"pigeon.system.process.warm.takeover: {name}": "a forked process opens its streams as Python does at a start"
+        for name in ("stdin", "stdout", "stderr", "__stdin__", "__stdout__", "__stderr__", "name")
+    },
     "pigeon.tools.images.resizing: MAX_IMAGE_PIXELS": "the only way in which Pillow takes its limit",
 }
 

@@ -117,3 +117,21 @@ def test_the_screen_of_the_chat_stands_before_what_talks_to_the_agent_is_importe
     imported = set(ran.stdout.split())
     assert "pigeon.frontends.terminal.screen.screen" in imported
     assert sorted(imported & BEHIND_THE_FIRST_DRAWING) == []
+
+
+# A call that a warm parent runs ends in the process that was called: all that costs is what it imports.
+CALLED = """
+import sys
+before = set(sys.modules)
+import pigeon.cli.main
+from pigeon.system.process.warm import call, link
+from pigeon.system.process import messages
+print(" ".join(sorted(set(sys.modules) - before)))
+"""
+
+
+def test_a_call_that_runs_warm_imports_next_to_nothing() -> None:
+    ran = subprocess.run([sys.executable, "-I", "-c", CALLED], capture_output=True, text=True, timeout=30, check=True)
+    others = {name for name in ran.stdout.split() if not name.startswith("pigeon")}
+    assert others <= {"__future__", "_socket", "_struct", "errno", "gc", "marshal", "struct"}
+    assert len(ran.stdout.split()) - len(others) <= 9

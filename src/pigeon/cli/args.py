@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Collection, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any, NoReturn, get_args
 
 from pigeon.app.options import AgentOptions
@@ -149,6 +149,12 @@ def make_parser(rows: Sequence[Row]) -> argparse.ArgumentParser:
     return made
 
 
+@cache
+def _make_plain_parser() -> argparse.ArgumentParser:
+    """The parser without options of extensions; a warm parent makes it once for all calls."""
+    return make_parser(list_option_rows())
+
+
 def list_option_rows() -> list[Row]:
     return [row for rows in GROUPS.values() for row in rows]
 
@@ -181,9 +187,9 @@ def parse_arguments(
     known = _join_tool_lists(known)
     own = [(f"--{name}", "VALUE" if takes_value else "", "") for name, takes_value in (flags or {}).items()]
     table = {name for names, _, _ in list_option_rows() for name in names.split()}
-    found, unknown = make_parser([*list_option_rows(), *(row for row in own if row[0] not in table)]).parse_known_args(
-        known
-    )
+    added = [row for row in own if row[0] not in table]
+    parser = make_parser([*list_option_rows(), *added]) if added else _make_plain_parser()
+    found, unknown = parser.parse_known_args(known)
     _check_choice_values(found)
     _refuse_long_dashes(found.messages, table)
     words = [word for word in unknown if not word.startswith("-")]

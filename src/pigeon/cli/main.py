@@ -1,17 +1,19 @@
 """The entry point: what concerns the process as a whole, before and after the work that `running.py` selects.
 
-Nothing is imported here that only exists on Linux and macOS: on Windows the program must be able to report that.
+Next to nothing is imported here, because a call that a warm parent runs ends here, too; and nothing that only exists on
+Linux and macOS: on Windows the program must be able to report that.
 """
 
 from __future__ import annotations
 
-import errno
 import gc
 import os
 import sys
-from contextlib import suppress
-from io import TextIOWrapper
-from typing import NoReturn
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import NoReturn
 
 # The protocol versions that are reported. Clients check them and expect the number alone (omp itself prints
 # omp/18.3.4).
@@ -28,28 +30,45 @@ def main() -> NoReturn:
     # Nothing created during the start is garbage, and searching for some costs time. A serving mode turns the collector
     # on again.
     gc.disable()
+    name_process()
+    _hand_over_to_warm_parent()
     _hide_from_other_processes()
-    _name_process(os.path.basename(sys.argv[0]))
+    run_to_end()
+
+
+def run_to_end(report_exit: Callable[[int], None] = lambda code: None) -> NoReturn:
+    """Run the program of this process, whose arguments, streams and variables are in place; `report_exit` is called
+    with the exit code, unless a signal ends the process."""
     _replace_closed_stderr()
     _restart_in_utf8_mode()
     try:
         code = _run_program(*sys.argv)
     except BrokenPipeError:
+        report_exit(FAILED)
         os._exit(FAILED)
     except OSError as error:
         code = _report_failure(": ".join(str(part) for part in (error.filename, error.strerror) if part) or str(error))
     except KeyboardInterrupt:
         # Here, while the interrupted frames still exist: a half-made event loop complains when it is collected.
-        _exit_now(130)
-    _exit_now(code)
+        _exit_now(130, report_exit)
+    _exit_now(code, report_exit)
+
+
+def _hand_over_to_warm_parent() -> None:
+    """Returns unless a warm parent has run this call."""
+    if sys.platform == "linux":
+        from pigeon.system.process.warm.call import hand_over
+
+        hand_over(_hide_from_other_processes)
 
 
 def _refuse_windows() -> None:
-    from pigeon.system.platforms import unsupported_reason
+    if sys.platform != "linux":
+        from pigeon.system.platforms import unsupported_reason
 
-    why = unsupported_reason()
-    if why is not None:
-        sys.exit(f"Error: {why}")
+        why = unsupported_reason()
+        if why is not None:
+            sys.exit(f"Error: {why}")
 
 
 def _end_on_interrupt() -> None:
@@ -67,11 +86,13 @@ def _end_on_interrupt() -> None:
 
 def _run_program(program: str, *arguments: str) -> int:
     if sys.stdout is None:
+        import errno
+
         raise OSError(errno.EBADF, "it is closed, so output would be lost", "stdout")
     if list(arguments) in (["--version"], ["-v"]):
         return _print_version(program)
     _reset_signals()
-    _import_msgspec()
+    import_msgspec()
     from pigeon.cli.running import run
     from pigeon.transport import exit_codes
     from pigeon.wire.errors import StartupError, UsageError
@@ -89,9 +110,11 @@ def _report_failure(reason: object, code: int = FAILED) -> int:
     """Print the reason on stderr, if there is one."""
     from pigeon.wire.errors import to_printable
 
-    with suppress(OSError):
+    try:
         if sys.stderr is not None:
             print(f"Error: {to_printable(reason)}", file=sys.stderr)  # noqa: T201
+    except OSError:
+        pass
     return code
 
 
@@ -116,10 +139,11 @@ def _restart_in_utf8_mode() -> None:
     if sys.getfilesystemencoding() != "utf-8" and not sys.flags.utf8_mode:
         os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])
     for stream, errors in ((sys.stdin, "replace"), (sys.stdout, "surrogateescape"), (sys.stderr, "backslashreplace")):
-        # A stream that was used before and cannot be rewound stays as it is.
-        with suppress(OSError):
-            if isinstance(stream, TextIOWrapper):
-                stream.reconfigure(encoding="utf-8", errors=errors)
+        # One that is no stream of text, or was used before and cannot be rewound, stays as it is.
+        try:
+            stream.reconfigure(encoding="utf-8", errors=errors)  # type: ignore[union-attr]
+        except (AttributeError, OSError):
+            continue
 
 
 def _hide_from_other_processes() -> None:
@@ -132,20 +156,23 @@ def _hide_from_other_processes() -> None:
     _call_prctl(PR_SET_DUMPABLE, 0)
 
 
-def _name_process(program: str) -> None:
+def name_process() -> None:
     """Have `pgrep pigeon` and `top` show the name of the program: they would show that of Python, which `bin/pigeon`
     has become."""
+    program = os.path.basename(sys.argv[0])
     if not program.startswith(("-", "_")):  # `python -c`, and `__main__.py` of `python -m`
         _call_prctl(PR_SET_NAME, os.fsencode(program))
 
 
 def _call_prctl(option: int, value: int | bytes) -> None:
     if sys.platform.startswith("linux"):
-        with suppress(ImportError, AttributeError, OSError, TypeError, ValueError):
+        try:
             import _ctypes
 
             prctl = _ctypes.dlsym(_ctypes.dlopen(None, 0), "prctl")  # type: ignore[arg-type]
             _ctypes.call_function(prctl, (option, value, 0, 0, 0))
+        except (ImportError, AttributeError, OSError, TypeError, ValueError):
+            return
 
 
 def _reset_signals() -> None:
@@ -157,7 +184,7 @@ def _reset_signals() -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
 
-def _import_msgspec() -> None:
+def import_msgspec() -> None:
     """Import msgspec without two modules that cost 5 % of a start.
 
     `typing_extensions` is only installed for other libraries; what msgspec uses of it has been in `typing` since Python
@@ -184,7 +211,7 @@ def _print_version(program: str) -> int:
     return 0
 
 
-def _exit_now(code: int) -> NoReturn:
+def _exit_now(code: int, report_exit: Callable[[int], None]) -> NoReturn:
     """Exit now: stuck threads, such as an extension's, must not keep the process alive."""
     try:
         if sys.stdout is not None:
@@ -194,6 +221,9 @@ def _exit_now(code: int) -> NoReturn:
     except OSError as error:
         # The code of an earlier failure tells more.
         code = code or _report_failure(f"stdout: {error.strerror}")
-    with suppress(OSError, ValueError, AttributeError):
+    try:  # noqa: SIM105 - without importing `contextlib`
         sys.stderr.flush()
+    except (OSError, ValueError, AttributeError):
+        pass
+    report_exit(code)
     os._exit(code)

@@ -100,6 +100,28 @@ def _show_help(line: CommandLine) -> int:
     return show_help(next((word for word in line.messages if word in COMMANDS), ""))
 
 
+def is_agent_without_screen(program: str, arguments: Sequence[str]) -> bool:
+    """True for a call of a mode with an agent that needs the terminal for nothing but text: no command, no chat, no
+    question which session to resume."""
+    words = list(arguments)
+    if words[:1] == ["acp"]:
+        words[:1] = ["--mode", "acp"]
+    elif words and not words[0].startswith("-"):
+        from pigeon.cli.commands.all import COMMANDS
+
+        if words[0] in COMMANDS:
+            return False
+    try:
+        line = parse_arguments(words, program)
+    except UsageError:
+        return False
+    if line.help or line.version or line.list_models is not None or line.export or line.agent.resume == "":
+        return False
+    if line.mode or line.print or line.output or line.output_schema:
+        return True
+    return not has_terminal() and line.connect is None
+
+
 def _run_mode(line: CommandLine, environment: Environment) -> int:
     if line.no_ui and line.mode not in ("rpc", "rpc-ui"):
         raise UsageError("--no-ui requires --mode rpc")

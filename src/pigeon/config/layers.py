@@ -41,6 +41,7 @@ USERS_ONLY = (
     "permissions",
     "sandbox",
     "tools",
+    "warm",
 )
 
 

@@ -82,6 +82,12 @@ class McpSettings(Group, kw_only=True, frozen=True):
     tool_budget: int = 4_000
 
 
+class WarmSettings(Group, kw_only=True, frozen=True):
+    """After how many minutes without a call a warm parent ends."""
+
+    idle_minutes: float = 30
+
+
 class LoopGuardSettings(Group, kw_only=True, frozen=True):
     """The number of identical tool calls in a row after which the model is warned, and the run ends."""
 
@@ -112,6 +118,7 @@ class Settings(Record, kw_only=True):
     loop_guard: LoopGuardSettings = LoopGuardSettings()
     export: ExportSettings = ExportSettings()
     mcp: McpSettings = McpSettings()
+    warm: WarmSettings = WarmSettings()
     keep_provider_keys: bool = False
     shell_path: str | Absent = ABSENT
     shell_command_prefix: str | Absent = ABSENT

@@ -78,6 +78,12 @@ def _run_mcp(call: CommandCall) -> int:
     return run_mcp(call)
 
 
+def _run_warm(call: CommandCall) -> int:
+    from pigeon.cli.commands.warm import run_warm
+
+    return run_warm(call)
+
+
 def _run_help(call: CommandCall) -> int:
     from pigeon.cli.help_pages import show_help
 
@@ -279,7 +285,23 @@ HELP = CommandDeclaration(
     actions=(Action("", ("[COMMAND]",), "show the general help, or that of a command"),),
     examples=(("pigeon help sessions", "the help for a command"),),
 )
-_ALL = (SESSIONS, REPLAY, MODELS, CONFIG, DOCTOR, DEMO, MCP, SERVE, ATTACH, BATCH, ACP, COMPLETIONS, SCHEMA, HELP)
+WARM = CommandDeclaration(
+    name="warm",
+    summary="keep a process from which calls of pigeon start at once",
+    run=_run_warm,
+    actions=(Action("", (), "start it, unless it runs already, and return"),),
+    options=(
+        ("--status", "", "list the warm parents; the exit code is 1 if there is none"),
+        ("--stop", "", "end all of them; what they have started goes on"),
+        ("--idle-minutes", "N", "end it after N minutes without a call (default: the setting warm.idleMinutes)"),
+        ("--parent", "DESCRIPTOR", ""),
+    ),
+    examples=(
+        ("pigeon warm", "from now on, `pigeon -p`, `--mode rpc` and `pigeon acp` start warm"),
+        ("pigeon warm --stop", "from now on, every call starts by itself"),
+    ),
+)
+_ALL = (SESSIONS, REPLAY, MODELS, CONFIG, DOCTOR, DEMO, MCP, SERVE, ATTACH, BATCH, ACP, WARM, COMPLETIONS, SCHEMA, HELP)
 COMMANDS = {one.name: one for one in _ALL}
 # By the name that the program is called by; other names have `COMMANDS` alone.
 _OF_FAMILY = {"omp": (FAMILY_MODELS,), "xcsh": (FAMILY_MODELS,)}

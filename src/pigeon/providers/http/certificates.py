@@ -60,6 +60,12 @@ def _load_system_store(context: ssl.SSLContext) -> None:
         context.load_verify_locations(file, folder)
 
 
+def system_store_places() -> list[str]:
+    """The files and folders from which the system's certificates may be loaded."""
+    built_in = ssl.get_default_verify_paths()
+    return [built_in.openssl_cafile, built_in.openssl_capath, *_USUAL_FILES]
+
+
 def _has_hashed_certificates(folder: str) -> bool:
     """Whether OpenSSL can look certificates up in this folder: their files are named by hashes."""
     try:

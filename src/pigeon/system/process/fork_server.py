@@ -2,7 +2,8 @@
 
 It is the warm parent of `pigeon serve` and of `pigeon batch`, which have imported everything that an agent needs, and
 the helper that all commands descend from (`helper_main`). It has one thread, no event loop, and no file but its control
-link, whose records are in `messages`. Pigeon's end is `forking`.
+link, whose records are in `messages`. Pigeon's end is `forking`. The parent of `pigeon warm` is the same with many
+links, one for each call (`warm/server`).
 
     event                                what it does
     ----------------------------------   ------------------------------------------------------------------------
@@ -49,7 +50,7 @@ from pigeon.system.process.messages import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from typing import NoReturn
 
     Work = Callable[[bytes, list[int]], int]
@@ -97,84 +98,32 @@ def become_subreaper() -> None:
     _libc.prctl(PR_SET_PDEATHSIG, int(signal.SIGCONT), 0, 0, 0)
 
 
-class ForkLoop:
-    """Forks processes on request and waits for their ends."""
+class Forker:
+    """Forks processes and reports to the links that have requested them how they end."""
 
-    def __init__(
-        self, control: socket.socket, work: Work, owns_descendants: bool, preparation: Iterator[None] | None
-    ) -> None:
-        self._preparation = preparation
-        self._is_preparing = False
-        os.set_inheritable(control.fileno(), False)
-        self._control = control
+    def __init__(self, work: Work, owns_descendants: bool) -> None:
         self._work = work
         self._owns_descendants = owns_descendants
         self._signals = open_child_signals()
-        self._children: set[int] = set()
+        self._children: dict[int, socket.socket] = {}
         self._strays = False
         # A Ctrl-C at the terminal is meant for Pigeon.
         self._interrupt = signal.SIG_IGN if signal.getsignal(signal.SIGINT) == signal.SIG_IGN else signal.SIG_DFL
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
-    def serve(self) -> None:
-        """Serve requests until Pigeon is gone; returns when nothing is left that must end with it."""
-        gc.collect()
-        gc.freeze()
-        poll = select.poll()
-        poll.register(self._control, select.POLLIN)
-        poll.register(self._signals, select.POLLIN)
-        self._send_record(ServerReady(os.getpid()))
-        pause = FIRST_PAUSE_MS
-        while True:
-            ready = dict(poll.poll(0 if self._is_preparing else pause if self._strays else None))
-            if not ready and self._is_preparing:
-                self._prepare_further()
-            if self._control.fileno() in ready and not self._serve_next_request():
-                if self._owns_descendants:
-                    kill_descendants(self._signals)
-                return
-            if self._signals in ready:
-                self._reap_and_report()
-                pause = FIRST_PAUSE_MS
-            if self._strays:
-                self._strays = kill_descendants_once(os.getpid(), self._children)
-                pause = min(pause * 2, LONGEST_PAUSE_MS)
-
-    def _serve_next_request(self) -> bool:
-        """Returns False once Pigeon has hung up."""
-        try:
-            record, descriptors = receive(self._control)
-        except OSError as error:
-            self._send_record(NotForked(error.errno or 0))
-            return True
-        if isinstance(record, ForkRequest):
-            self._fork(record.request, descriptors)
-        elif isinstance(record, KillChild) and record.pid in self._children:
-            os.kill(record.pid, signal.SIGKILL)
-        elif isinstance(record, BeginPreparation):
-            self._is_preparing = True
-        return record is not None
-
-    def _prepare_further(self) -> None:
-        """Do the next step; after the last one, everything that exists is shared with later processes."""
-        if self._preparation is None or next(self._preparation, self) is self:
-            self._is_preparing = False
-            gc.collect()
-            gc.freeze()
-            self._send_record(PreparationDone())
-        # A step may run an event loop, which restores Python's own handler.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-    def _fork(self, request: bytes, descriptors: list[int]) -> None:
+    def _fork(self, link: socket.socket, request: bytes, descriptors: list[int], with_handle: bool = False) -> None:
+        """Fork a process for this link; `with_handle`, the answer carries its pidfd."""
         try:
             pid = os.fork()
         except OSError as error:
-            self._send_record(NotForked(error.errno or 0))
+            send_record(link, NotForked(error.errno or 0))
         else:
             if pid == 0:
                 self._run_child(request, descriptors)
-            self._children.add(pid)
-            self._send_record(ForkDone(pid))
+            self._children[pid] = link
+            handle = _open_handle(pid) if with_handle else []
+            send_record(link, ForkDone(pid), handle)
+            close_descriptors(handle)
         finally:
             close_descriptors(descriptors)
 
@@ -205,14 +154,87 @@ class ForkLoop:
             if os.WIFSTOPPED(status):
                 os.kill(pid, signal.SIGCONT)
                 continue
-            self._children.remove(pid)
             self._strays = self._strays or (self._owns_descendants and status != 0)
-            self._send_record(Ended(pid, os.waitstatus_to_exitcode(status)))
+            self._report_end(self._children.pop(pid), Ended(pid, os.waitstatus_to_exitcode(status)))
 
-    def _send_record(self, record: LinkMessage) -> None:
-        # If Pigeon is gone, the next read of the link reports it.
-        with Suppressed(OSError):
-            send(self._control, record)
+    def _report_end(self, link: socket.socket, record: Ended) -> None:
+        send_record(link, record)
+
+
+class ForkLoop(Forker):
+    """Forks processes on request of one link and waits for their ends."""
+
+    def __init__(
+        self, control: socket.socket, work: Work, owns_descendants: bool, preparation: Iterator[None] | None
+    ) -> None:
+        super().__init__(work, owns_descendants)
+        self._preparation = preparation
+        self._is_preparing = False
+        os.set_inheritable(control.fileno(), False)
+        self._control = control
+
+    def serve(self) -> None:
+        """Serve requests until Pigeon is gone; returns when nothing is left that must end with it."""
+        gc.collect()
+        gc.freeze()
+        poll = select.poll()
+        poll.register(self._control, select.POLLIN)
+        poll.register(self._signals, select.POLLIN)
+        send_record(self._control, ServerReady(os.getpid()))
+        pause = FIRST_PAUSE_MS
+        while True:
+            ready = dict(poll.poll(0 if self._is_preparing else pause if self._strays else None))
+            if not ready and self._is_preparing:
+                self._prepare_further()
+            if self._control.fileno() in ready and not self._serve_next_request():
+                if self._owns_descendants:
+                    kill_descendants(self._signals)
+                return
+            if self._signals in ready:
+                self._reap_and_report()
+                pause = FIRST_PAUSE_MS
+            if self._strays:
+                self._strays = kill_descendants_once(os.getpid(), set(self._children))
+                pause = min(pause * 2, LONGEST_PAUSE_MS)
+
+    def _serve_next_request(self) -> bool:
+        """Returns False once Pigeon has hung up."""
+        try:
+            record, descriptors = receive(self._control)
+        except OSError as error:
+            send_record(self._control, NotForked(error.errno or 0))
+            return True
+        if isinstance(record, ForkRequest):
+            self._fork(self._control, record.request, descriptors)
+        elif isinstance(record, KillChild) and record.pid in self._children:
+            os.kill(record.pid, signal.SIGKILL)
+        elif isinstance(record, BeginPreparation):
+            self._is_preparing = True
+        return record is not None
+
+    def _prepare_further(self) -> None:
+        """Do the next step; after the last one, everything that exists is shared with later processes."""
+        if self._preparation is None or next(self._preparation, self) is self:
+            self._is_preparing = False
+            gc.collect()
+            gc.freeze()
+            send_record(self._control, PreparationDone())
+        # A step may run an event loop, which restores Python's own handler.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _open_handle(pid: int) -> list[int]:
+    """Its pidfd, unless there are too many open files."""
+    try:
+        return [os.pidfd_open(pid)]
+    except OSError:
+        return []
+
+
+def send_record(link: socket.socket, record: LinkMessage, descriptors: Sequence[int] = ()) -> None:
+    """Send a record; if the other end is gone, the next read of the link reports it."""
+    with Suppressed(OSError):
+        send(link, record, descriptors)
 
 
 # Children and descendants

@@ -1,6 +1,7 @@
 """The messages between Pigeon and the processes that fork for it: the records of two links, and how they are sent.
 
     control link     between Pigeon and a fork server (`fork_server`)
+    call link        between one call of the program and a warm parent; it has further records (`warm/link`)
     reaper's link    between Pigeon and one reaper, which runs commands (`helper_main`)
 
 A packet is a record. A record with descriptors is written to a file whose descriptor is the last of them, because
@@ -220,15 +221,21 @@ def _try_write_whole(file: int, data: bytes) -> bool:
         return False
 
 
-def receive(link: socket.socket) -> tuple[LinkMessage | None, list[int]]:
-    """The next record and its descriptors; None when the other end is closed.
+def receive(link: socket.socket, most: int = MOST_DESCRIPTORS) -> tuple[LinkMessage | None, list[int]]:
+    """The next record and its descriptors, `most` of them at most; None when the other end is closed.
 
     Raises `BlockingIOError`, and another `OSError` if there was no room for the descriptors: the record is lost then.
     """
+    record, descriptors = receive_unopened(link, most)
+    if not isinstance(record, Attached):
+        return record, []
+    return (decode(record.record), descriptors) if record.record else open_attached(descriptors)
+
+
+def receive_unopened(link: socket.socket, most: int) -> tuple[LinkMessage | None, list[int]]:
+    """The same, but a record with descriptors stays in its file, for another process to read: `open_attached`."""
     try:
-        data, ancillary, _, _ = link.recvmsg(
-            LONGEST_PACKET, socket.CMSG_SPACE(_FD_SIZE * MOST_DESCRIPTORS), MSG_CMSG_CLOEXEC
-        )
+        data, ancillary, _, _ = link.recvmsg(LONGEST_PACKET, socket.CMSG_SPACE(_FD_SIZE * most), MSG_CMSG_CLOEXEC)
     except ConnectionError:
         return None, []
     if not data:
@@ -240,8 +247,11 @@ def receive(link: socket.socket) -> tuple[LinkMessage | None, list[int]]:
     if len(descriptors) < record.count:
         close_descriptors(descriptors)
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-    if record.record:
-        return decode(record.record), descriptors
+    return record, descriptors
+
+
+def open_attached(descriptors: Sequence[int]) -> tuple[LinkMessage, list[int]]:
+    """The record in the last of these descriptors, and the others."""
     *given, file = descriptors
     content = os.pread(file, os.fstat(file).st_size, 0)
     os.close(file)

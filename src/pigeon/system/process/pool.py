@@ -338,6 +338,13 @@ def hide_from_other_processes() -> None:
             ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
+def show_to_own_user() -> None:
+    """Undo that: a warm parent serves only processes that it can look at. For commands that run nothing of an agent."""
+    import ctypes
+
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
+
+
 @cache
 def raise_descriptor_limit() -> int:
     """Raise our limit of descriptors as far as possible, since a command needs four; returns the previous limit."""

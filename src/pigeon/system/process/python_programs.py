@@ -19,3 +19,9 @@ def make_python_command(module: str, *arguments: str, first: str = "") -> list[s
     keeps_code = ("-B",) if sys.dont_write_bytecode else ()
     program = f"{first}{_FIND_MODULES}from {module} import main; main()"
     return [sys.executable, "-I", *keeps_code, "-c", program, str(len(folders)), *folders, *arguments]
+
+
+def make_same_program_command(*arguments: str) -> list[str]:
+    """The command line of this program, by the same interpreter with the same options, with other arguments."""
+    own = sys.orig_argv[1 : len(sys.orig_argv) - len(sys.argv[1:])]
+    return [sys.executable, *own, *arguments]
