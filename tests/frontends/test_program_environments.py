@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,17 @@ class Spies:
 
 
 WATCHED = {*KEYS, *KEYS.values(), *NEEDED}
+
+
+@pytest.fixture
+def server() -> Iterator[ModelServer]:
+    with ModelServer() as running:
+        yield running
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> AgentFolders:
+    return AgentFolders(tmp_path)
 
 
 @pytest.fixture
