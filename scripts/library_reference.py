@@ -24,6 +24,7 @@ from pigeon.frontends.batch.public import BatchChoices
 from pigeon.sdk import command_methods
 from pigeon.sdk.agent import AgentChoices
 from pigeon.sdk.conversation import Conversation
+from pigeon.wire import agents as agent_records
 from pigeon.wire import answers, choices, content, dialogs, entries, events, messages, model, steering
 from pigeon.wire.base import Absent, intended_hint
 from pigeon.wire.commands import NAMES, changes, mcp, services
@@ -38,6 +39,7 @@ For an introduction, see the [tutorial](../tutorial.md) and [Pigeon in Python pr
 * [Conversation](#conversation): what all of them can do, and [every command](#commands)
 * [Batches](#batches): `batch`, `batch_sync`, `Task`, `TaskResult`
 * [Results and limits](#results-and-limits): `Result`, `Limits`
+* [Agents that an agent starts](#agents-that-an-agent-starts): `AgentType`, `SpawnedRun`
 * [Tools](#tools), [permissions](#permissions), [images](#images)
 * [Errors](#errors)
 * [Testing](#testing): `pigeon.testing`
@@ -59,7 +61,7 @@ ALIASES = {
     "the same ones later in the session; anything else is a no.",
     "ImageLike": "An image: a path, bytes, a Pillow image, or a record with the image in base64.",
 }
-BY_HAND = ("prompt", "run", "events", "steer", "follow_up", "set_tools", "send", "open", "close")
+BY_HAND = ("prompt", "run", "spawn", "events", "steer", "follow_up", "set_tools", "send", "open", "close")
 _ENTRY = re.compile(r"^ {4}(\*{0,2}\w+): (.+)$")
 
 
@@ -289,6 +291,9 @@ def small_things() -> str:
         "## Results and limits",
         _class(pigeon.Result),
         _class(pigeon.Limits),
+        "## Agents that an agent starts",
+        _class(pigeon.AgentType),
+        _class(pigeon.SpawnedRun, members=["result", "abort"]),
         _function(pigeon.text_of, "text_of"),
         "## Tools",
         _function(pigeon.tool, "tool"),
@@ -360,7 +365,7 @@ def records() -> str:
     """All exported records, by what they are."""
     exported = [getattr(pigeon, name) for name in sorted(pigeon.__all__)]
     kinds = [kind for kind in exported if isinstance(kind, type) and issubclass(kind, msgspec.Struct)]
-    described = {pigeon.Result, pigeon.PermissionRequest, pigeon.Limits}
+    described = {pigeon.Result, pigeon.PermissionRequest, pigeon.Limits, pigeon.AgentType}
 
     def of(*modules: Any) -> list[type[msgspec.Struct]]:
         names = {module.__name__ for module in modules}
@@ -378,7 +383,7 @@ def records() -> str:
         _records("Dialogs", of(dialogs)),
         _records("Messages", of(messages)),
         _records("Content", of(content)),
-        _records("Answers to commands", of(answers, changes, mcp, services)),
+        _records("Answers to commands", of(answers, agent_records, changes, mcp, services)),
         _records("Other records", [*others, *of(model, steering), *of(entries)]),
     )
 

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from pigeon.sdk.remote.client import Client as Client
     from pigeon.sdk.results import ConversationEvent as ConversationEvent
     from pigeon.sdk.results import Result as Result
+    from pigeon.sdk.spawned_runs import SpawnedRun as SpawnedRun
     from pigeon.sdk.sync import SyncAgent as SyncAgent
     from pigeon.sdk.sync import SyncClient as SyncClient
     from pigeon.sdk.sync import run_sync as run_sync
@@ -45,6 +46,17 @@ if TYPE_CHECKING:
     from pigeon.sdk.tools import tool as tool
 
     # records
+    from pigeon.wire.agents import AgentInfo as AgentInfo
+    from pigeon.wire.agents import AgentList as AgentList
+    from pigeon.wire.agents import AgentMerged as AgentMerged
+    from pigeon.wire.agents import AgentMessages as AgentMessages
+    from pigeon.wire.agents import AgentStarted as AgentStarted
+    from pigeon.wire.agents import AgentType as AgentType
+    from pigeon.wire.agents import AgentWork as AgentWork
+    from pigeon.wire.agents import JobInfo as JobInfo
+    from pigeon.wire.agents import JobList as JobList
+    from pigeon.wire.agents import JobOutput as JobOutput
+    from pigeon.wire.agents import RecentCall as RecentCall
     from pigeon.wire.answers import Accepted as Accepted
     from pigeon.wire.answers import BashResult as BashResult
     from pigeon.wire.answers import Branches as Branches
@@ -96,6 +108,7 @@ if TYPE_CHECKING:
     from pigeon.wire.answers import SourceInfo as SourceInfo
     from pigeon.wire.answers import SourceRules as SourceRules
     from pigeon.wire.answers import State as State
+    from pigeon.wire.answers import SubagentPage as SubagentPage
     from pigeon.wire.answers import Subagents as Subagents
     from pigeon.wire.answers import SubagentSubscription as SubagentSubscription
     from pigeon.wire.answers import TodoPhases as TodoPhases
@@ -150,6 +163,7 @@ if TYPE_CHECKING:
     from pigeon.wire.errors import PigeonError as PigeonError
     from pigeon.wire.errors import Refusal as Refusal
     from pigeon.wire.errors import StartupError as StartupError
+    from pigeon.wire.events import AgentChanged as AgentChanged
     from pigeon.wire.events import AgentEnd as AgentEnd
     from pigeon.wire.events import AgentRestarted as AgentRestarted
     from pigeon.wire.events import AgentSettled as AgentSettled
@@ -176,6 +190,7 @@ if TYPE_CHECKING:
     from pigeon.wire.events import HostServiceCancel as HostServiceCancel
     from pigeon.wire.events import HostToolCall as HostToolCall
     from pigeon.wire.events import HostToolCancel as HostToolCancel
+    from pigeon.wire.events import JobChanged as JobChanged
     from pigeon.wire.events import McpServerChanged as McpServerChanged
     from pigeon.wire.events import MessageEnd as MessageEnd
     from pigeon.wire.events import MessageStart as MessageStart
@@ -189,6 +204,9 @@ if TYPE_CHECKING:
     from pigeon.wire.events import SessionInfoChanged as SessionInfoChanged
     from pigeon.wire.events import SessionSettled as SessionSettled
     from pigeon.wire.events import StreamEvent as StreamEvent
+    from pigeon.wire.events import SubagentEvent as SubagentEvent
+    from pigeon.wire.events import SubagentLifecycle as SubagentLifecycle
+    from pigeon.wire.events import SubagentProgress as SubagentProgress
     from pigeon.wire.events import SummarizationRetryAttemptStart as SummarizationRetryAttemptStart
     from pigeon.wire.events import SummarizationRetryFinished as SummarizationRetryFinished
     from pigeon.wire.events import SummarizationRetryScheduled as SummarizationRetryScheduled
@@ -258,9 +276,14 @@ _HOMES = {
     "pigeon.sdk.images": "ImageLike",
     "pigeon.sdk.records": "UnknownEvent",
     "pigeon.sdk.results": "ConversationEvent Result",
+    "pigeon.sdk.spawned_runs": "SpawnedRun",
     "pigeon.sdk.sync": "SyncAgent SyncClient run_sync",
     "pigeon.sdk.tools": "HostFunction ToolContext tool",
     # lazy records
+    "pigeon.wire.agents": (
+        "AgentInfo AgentList AgentMerged AgentMessages AgentStarted AgentType AgentWork JobInfo JobList "
+        "JobOutput RecentCall "
+    ),
     "pigeon.wire.answers": (
         "Accepted BashResult BranchInfo Branches Cancelled ClearedQueue Commands Compacted ContextUsage "
         "CycledModel DumpedTool Entries EventFilter Exported FastMode ForkMessage ForkMessages Forked "
@@ -268,8 +291,8 @@ _HOMES = {
         "LastAssistantText Level Levels LimitsState LocalOnly LoginProviders Messages MessagesPage "
         "ModelReadiness Models Navigated OpenedSession Permissions QueueItem RenderedHtml SandboxState "
         "Service SessionAllowance SessionRow SessionStats Sessions SlashCommand SourceInfo SourceRules State "
-        "SubagentSubscription Subagents TodoPhases TokenTotals ToolNames Tree TreeNode TrustChange TrustState "
-        "Welcome "
+        "SubagentPage SubagentSubscription Subagents TodoPhases TokenTotals ToolNames Tree TreeNode "
+        "TrustChange TrustState Welcome "
     ),
     "pigeon.wire.commands.changes": "ChangedFile Changes",
     "pigeon.wire.commands.mcp": "McpCompletion McpCompletions McpResource McpResources McpServerState McpServers",
@@ -287,16 +310,17 @@ _HOMES = {
     ),
     "pigeon.wire.errors": "PigeonError Refusal StartupError",
     "pigeon.wire.events": (
-        "AgentEnd AgentRestarted AgentSettled AgentStart AutoCompactionEnd AutoCompactionStart AutoRetryEnd "
-        "AutoRetryStart AvailableCommand AvailableCommandsUpdate BashExecutionUpdate CompactionEnd "
-        "CompactionStart EntryAppended ErrorEvent Event ExtensionError FileChanged Gap GapSnapshot "
-        "HostCommandRun HostFileRead HostFileWrite HostServiceCancel HostToolCall HostToolCancel "
-        "McpServerChanged MessageEnd MessageStart MessageUpdate PermissionResolved PromptError PromptResult "
-        "QueueUpdate Ready SelectionChanged SessionInfoChanged SessionSettled StreamEvent "
-        "SummarizationRetryAttemptStart SummarizationRetryFinished SummarizationRetryScheduled TextDelta "
-        "TextEnd TextStart ThinkingDelta ThinkingEnd ThinkingLevelChanged ThinkingStart TodoAutoClear "
-        "TodoReminder ToolExecutionEnd ToolExecutionStart ToolExecutionUpdate ToolOutcome ToolcallDelta "
-        "ToolcallEnd ToolcallStart ToolsDeclared TrustRequired TtsrTriggered TurnEnd TurnStart "
+        "AgentChanged AgentEnd AgentRestarted AgentSettled AgentStart AutoCompactionEnd AutoCompactionStart "
+        "AutoRetryEnd AutoRetryStart AvailableCommand AvailableCommandsUpdate BashExecutionUpdate "
+        "CompactionEnd CompactionStart EntryAppended ErrorEvent Event ExtensionError FileChanged Gap "
+        "GapSnapshot HostCommandRun HostFileRead HostFileWrite HostServiceCancel HostToolCall HostToolCancel "
+        "JobChanged McpServerChanged MessageEnd MessageStart MessageUpdate PermissionResolved PromptError "
+        "PromptResult QueueUpdate Ready SelectionChanged SessionInfoChanged SessionSettled StreamEvent "
+        "SubagentEvent SubagentLifecycle SubagentProgress SummarizationRetryAttemptStart "
+        "SummarizationRetryFinished SummarizationRetryScheduled TextDelta TextEnd TextStart ThinkingDelta "
+        "ThinkingEnd ThinkingLevelChanged ThinkingStart TodoAutoClear TodoReminder ToolExecutionEnd "
+        "ToolExecutionStart ToolExecutionUpdate ToolOutcome ToolcallDelta ToolcallEnd ToolcallStart "
+        "ToolsDeclared TrustRequired TtsrTriggered TurnEnd TurnStart "
     ),
     "pigeon.wire.messages": (
         "Acceptance AssistantMessage BashExecutionMessage BranchSummaryMessage CompactionSummaryMessage "

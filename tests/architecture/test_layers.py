@@ -25,6 +25,9 @@ EDGES: dict[str, set[str]] = {
     "tools": {"wire", "system", "agent", "sandbox", "config", "secrets", "session"},
     "session": {"agent", "wire", "system"},
     "rpc": {"session", "dialects", "transport", "wire"},
+    "subagents": {
+        *("agent", "config", "permissions", "resources", "sandbox", "secrets", "session", "system", "tools", "wire"),
+    },
     "mcp": {"session", "agent", "config", "tools.server_tools", "wire", "system"},
     "extensions": {"session", "agent", "wire", "system", "providers"},
     "export": {

@@ -43,6 +43,7 @@ MAY_SAY_OUTSIDE = {
     "pigeon.system.process.start": "where the wall stands",
     "pigeon.system.shell.shell": "passes on what it is told",
     "pigeon.tools.bash": "what the host has allowed; `permissions/sandbox_exit` asks",
+    "pigeon.tools.background_commands": "the same for a command in the background",
     "pigeon.session.host.host_shell": "the host's own command, if the user's settings say so",
 }
 # Who makes an owner of processes. What has no wall is none of an agent, and runs nothing that a model has said.

@@ -195,7 +195,7 @@ def test_an_approval_mode_asks_before_tools(
 def test_an_approval_mode_that_nobody_knows_is_a_usage_error(start: Start) -> None:
     host = start("--approval-mode", "sometimes")
     assert host.wait_exit() == 2
-    assert 'Invalid approval mode "sometimes". Valid values: always-ask, write, yolo' in host.stderr
+    assert 'Invalid approval mode "sometimes". Valid values: plan, always-ask, write, yolo' in host.stderr
 
 
 @proves("permission.approval_mode_setting")

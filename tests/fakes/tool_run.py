@@ -16,6 +16,7 @@ from pigeon.agent.interfaces import (
     Subject,
 )
 from pigeon.agent.scope import Scope
+from pigeon.session.jobs import Jobs
 from pigeon.system.paths import PathResolver
 from pigeon.system.process.start import ProcessOwner
 from pigeon.system.process.variables import plain_environment
@@ -85,6 +86,7 @@ def tool_parts(place: Workplace, home: str = "/nowhere", **more: Any) -> ToolPar
         "host": NO_HOST,
         "plan": None,
         "sandbox": sandbox,
+        "jobs": Jobs(lambda event: None),
     }
     return ToolParts(place=place, **{**parts, **more})
 

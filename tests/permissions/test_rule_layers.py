@@ -115,7 +115,7 @@ def test_a_rule_of_the_same_source_is_stronger_than_its_approval_mode_and_a_defa
 def test_an_approval_mode_that_nobody_knows_asks_about_everything(mode: Any) -> None:
     problems: list[str] = []
     layers = build_layers({"allow": ["bash"]}, None, mode, problems.append)
-    assert problems[0].startswith("the approval mode must be one of always-ask, write, yolo; ")
+    assert problems[0].startswith("the approval mode must be one of plan, always-ask, write, yolo; ")
     assert verdict(layers, ("bash", {"command": "ls"})) == "ask"
     assert verdict(layers, ("read", {"path": "a"})) == "ask"
 

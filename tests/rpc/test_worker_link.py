@@ -177,9 +177,9 @@ async def test_a_worker_without_a_supervisor_ends_once_it_has_nothing_to_do(
 ) -> None:
     monkeypatch.setattr(worker_link, "LINGER_SECONDS", 0.02)
     monkeypatch.setattr(worker_link, "LONGEST_LINGER", 0.3 if busy else 3600.0)
+    began = asyncio.get_running_loop().time()
     worker = Worker(tmp_path)
     worker.busy = busy
-    began = asyncio.get_running_loop().time()
     await asyncio.wait_for(worker.arrived.wait(), 20)
     assert worker.left == [143]
     assert asyncio.get_running_loop().time() - began >= (0.3 if busy else 0.02)

@@ -37,13 +37,16 @@ from pigeon.session.history.trash import SessionTrash
 from pigeon.session.hooks import Hooks, NoHooks
 from pigeon.session.host.dialogs import Dialogs
 from pigeon.session.host.host_services import HostServices
+from pigeon.session.jobs import Jobs
 from pigeon.session.model_choice import ModelChoice, ModelOptions
 from pigeon.session.navigation import Navigation
+from pigeon.session.plan_state import PlanState
 from pigeon.session.prompting import HostMessage
 from pigeon.session.session import Session
 from pigeon.session.settings import CompactionPolicy, RetryPolicy, SessionSettings
 from pigeon.session.todos import Todos
 from pigeon.session.toolset import Toolset
+from pigeon.subagents.conversation_agents import ConversationAgents, TreeChoices
 from pigeon.system.environment import Environment
 from pigeon.system.ids import RANDOM_IDS
 from pigeon.system.process.start import ProcessOwner
@@ -143,6 +146,11 @@ class NoPreparation:
 
 
 class NoPermissions:
+    plan_state = PlanState()
+
+    def leave_plan_mode(self) -> None:
+        raise NotImplementedError
+
     def set_host_rules(self, rules: Any) -> None:
         raise NotImplementedError
 
@@ -225,6 +233,8 @@ class SessionSetup:
                 tool_servers=ConfiguredServers(
                     cast("AgentParts", SimpleNamespace(agent_dir="/nowhere", toolset=toolset))
                 ),
+                agents=ConversationAgents(cast("TreeChoices", SimpleNamespace())),
+                jobs=Jobs(bus.post),
                 pages=PageWriter(
                     Environment(variables={}, home="/", cwd="/"), self.repository.store, lambda data: data
                 ),

@@ -22,7 +22,7 @@ from pigeon.tools.catalog import (
 
 def test_the_built_in_tools_are_these(tmp_path: Path) -> None:
     tools = built_in_tools(tool_parts(workplace(tmp_path, ProcessOwner())))
-    assert list(tools) == ["read", "bash", "edit", "write", "grep", "find", "ls"]
+    assert list(tools) == ["read", "bash", "edit", "write", "grep", "find", "ls", "jobs"]
     assert DEFAULT_TOOLS == ("read", "bash", "edit", "write")
     assert [name for name, tool in tools.items() if tool.reads_only] == ["read", "grep", "find", "ls"]
 
@@ -39,7 +39,7 @@ def test_each_describes_itself(tmp_path: Path) -> None:
 def test_each_declares_what_its_calls_are() -> None:
     assert {name: facts.kind for name, facts in all_facts().items()} == {
         "read": "read", "bash": "execute", "edit": "edit", "write": "edit", "grep": "search", "find": "search",
-        "ls": "search", "todo": "plan", "tool_search": "search",
+        "ls": "search", "todo": "plan", "task": "agent", "jobs": "other", "tool_search": "search",
     }  # fmt: skip
     assert {name: facts.subject for name, facts in all_facts().items() if facts.subject} == {
         "bash": "command", **dict.fromkeys(("read", "edit", "write", "grep", "find", "ls"), "path"),
@@ -63,6 +63,10 @@ def test_each_declares_what_its_calls_are() -> None:
         ("grep", {"pattern": "x", "path": "src"}, "Search for x in src"),
         ("find", {"pattern": "*.py"}, "Find *.py"),
         ("todo", {"ops": []}, "Update the plan"),
+        ("task", {"prompt": "Look at\nthe tests", "title": ""}, "Look at the tests"),
+        ("task", {"prompt": "p", "title": "look"}, "look"),
+        ("task", {"prompt": 5}, "5"),
+        ("jobs", {"action": "read", "id": "job-1"}, "read job-1"),
         ("tool_search", {"query": "mail"}, "Search for tools: mail"),
         ("mcp__github__get_issue", {}, "get_issue (github)"),
         ("mcp__odd", {}, "mcp__odd"),

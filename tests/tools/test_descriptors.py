@@ -16,10 +16,14 @@ import pytest
 from PIL import Image
 
 from fakes.tool_run import FakeRun, call_tool, tool_parts, workplace
+from pigeon.agent.interfaces import ToolRun
 from pigeon.system.process.start import ProcessOwner
-from pigeon.tools.base import BaseTool
+from pigeon.tools.base import AgentRequest, BaseTool
 from pigeon.tools.catalog import TOOLS, built_in_tools
+from pigeon.wire.agents import AgentType
+from pigeon.wire.content import TextContent
 from pigeon.wire.errors import Aborted, ToolFailed
+from pigeon.wire.events import ToolOutcome
 from pigeon.wire.steering import TodoPhase
 
 GOOD: list[tuple[str, dict[str, Any]]] = [
@@ -39,6 +43,8 @@ GOOD: list[tuple[str, dict[str, Any]]] = [
     ("find", {"pattern": "*", "limit": 1}),
     ("ls", {}),
     ("todo", {"ops": [{"op": "add_phase", "name": "p"}]}),
+    ("task", {"prompt": "p"}),
+    ("jobs", {"action": "list"}),
 ]
 BAD: list[tuple[str, dict[str, Any]]] = [
     ("read", {"path": "gone"}),
@@ -60,6 +66,8 @@ BAD: list[tuple[str, dict[str, Any]]] = [
     ("find", {"pattern": "[" * 2000}),
     ("ls", {"path": "a.txt"}),
     ("ls", {"path": "gone"}),
+    ("task", {"prompt": " "}),
+    ("jobs", {"action": "read", "id": "gone"}),
     ("todo", {"ops": [{"op": "update", "id": "task-9"}]}),
 ]
 
@@ -88,9 +96,19 @@ def project(tmp_path: Path) -> Path:
     return folder
 
 
+class Answering:
+    """Answers instead of starting an agent."""
+
+    def list_types(self) -> list[AgentType]:
+        return []
+
+    async def run_task(self, request: AgentRequest, run: ToolRun) -> ToolOutcome:
+        return ToolOutcome(content=[TextContent(text=request.prompt)])
+
+
 @pytest.fixture
 async def tools(project: Path, processes: ProcessOwner) -> dict[str, BaseTool]:
-    return built_in_tools(tool_parts(workplace(project, processes), plan=Plan()))
+    return built_in_tools(tool_parts(workplace(project, processes), plan=Plan(), agents=Answering()))
 
 
 def descriptors() -> list[str]:

@@ -19,7 +19,12 @@ from pigeon import __version__
 from pigeon.agent.inference import Pacing, ProviderHooks
 from pigeon.agent.interfaces import Gate
 from pigeon.app.lifecycle import Lifecycle
-from pigeon.app.models import make_gateway, make_registry, resolve_model_options
+from pigeon.app.models import (
+    find_usable_model,
+    make_gateway,
+    make_registry,
+    resolve_model_options,
+)
 from pigeon.app.options import AgentOptions
 from pigeon.app.sandbox import make_sandbox
 from pigeon.app.sessions import make_repository, open_journal
@@ -34,6 +39,7 @@ from pigeon.permissions.control import AgentPermissions, HostPermissions, Sessio
 from pigeon.providers.catalog.built_in import to_current_reference
 from pigeon.providers.gateway import Gateway
 from pigeon.providers.http.recorders import ExchangeRecorder
+from pigeon.providers.local_models import AvailableModels
 from pigeon.providers.recording.agent_recordings import AgentRecordings
 from pigeon.providers.request import NoProviderHooks
 from pigeon.resources.resources import ResourceOptions, Resources
@@ -51,15 +57,18 @@ from pigeon.session.host.reports import Reports
 from pigeon.session.model_choice import ModelChoice
 from pigeon.session.session import Session
 from pigeon.session.settings import CompactionPolicy, LoopGuardPolicy, RetryPolicy, SessionSettings
+from pigeon.subagents.conversation_agents import AgentSurroundings, ConversationAgents, TreeChoices
 from pigeon.system.environment import DOCS_FOLDER, Environment
 from pigeon.system.paths import absolute_path
 from pigeon.system.process.start import ProcessOwner
 from pigeon.tools.agent_tools import AgentTools, ToolOptions
+from pigeon.tools.task import TaskTool
 from pigeon.tools.workplaces import Workplaces, outputs_folder
 from pigeon.trust.control import FolderUser, ProjectDecisions, TrustControl
 from pigeon.wire.base import value_or_default
 from pigeon.wire.entries import SessionInfo
 from pigeon.wire.errors import BadRecord, Refusal, StartupError
+from pigeon.wire.model import Model
 from pigeon.wire.steering import LIMIT_FIELDS, Limits, parse_limits
 
 # For hosts that set no limits: they see the same as from the rest of the family, unless nothing else ends a loop.
@@ -209,16 +218,15 @@ class _Builder:
     def _assemble(
         self, decisions: ProjectDecisions, repository: SessionRepository, transcript: Transcript
     ) -> BuiltAgent:
-        options, reports = self._options, self._reports
-        hooks, runner, registry = self._build_hooks(), self._extensions.runner, self._registry
+        reports = self._reports
+        hooks, runner = self._build_hooks(), self._extensions.runner
         folders = self._folders_by_purpose(transcript.journal)
         gateway = self._build_gateway(runner.hooks if runner else NoProviderHooks(), folders)
-        providers = ExtensionProviders(registry, gateway)
-        for contributed in runner.contributions.list_providers() if runner else ():
-            providers.add(contributed.name, contributed.entry, contributed.provider)
+        providers = self._build_extension_providers(gateway)
         models = self._build_models(transcript, hooks)
         self._recordings.record_agent(models.model, models.level, models.list_available(), folders)
-        tools = self._build_tools(transcript, models)
+        agents = self._build_agents()
+        tools = self._build_tools(transcript, models, agents)
         resources = self._build_resources(transcript.journal.cwd)
         permissions = self._build_permissions(transcript, tools, runner.gate if runner else None)
         run_callbacks: list[Callable[[], None]] = []
@@ -226,7 +234,7 @@ class _Builder:
             self._build_server_parts(transcript, tools, on_run=run_callbacks.append)
         )
         # What reads a project's files, after what decides which those are.
-        readers: list[FolderUser] = [resources, servers, permissions, *([runner] if runner else [])]
+        readers: list[FolderUser] = [agents, resources, servers, permissions, *([runner] if runner else [])]
         decisions.apply(transcript.journal.cwd, readers)
         trust = TrustControl(
             decisions,
@@ -246,15 +254,17 @@ class _Builder:
                 resources,
                 trust,
                 permissions,
+                agents=agents,
                 run_callbacks=run_callbacks,
             )
         )
+        agents.connect(session, self._agent_surroundings(tools, resources, permissions))
+        agents.report_mistakes(TaskTool.name)
         # A conversation that goes on has a model of its own.
         if models.problem:
             reports.add_startup_warning(models.problem)
         servers.set_commands_listener(session.announce_commands)
-        if options.name and options.name.strip():
-            self._record_session_name(session.journal, clean_name(options.name))
+        self._record_session_name(session.journal)
         return BuiltAgent(
             session=session,
             lifecycle=Lifecycle(session, runner, providers, gateway, resources, reports, self._sandbox),
@@ -265,6 +275,12 @@ class _Builder:
             why_hidden=self._sandbox.hidden_reason,
         )
 
+    def _build_extension_providers(self, gateway: Gateway) -> ExtensionProviders:
+        runner, providers = self._extensions.runner, ExtensionProviders(self._registry, gateway)
+        for contributed in runner.contributions.list_providers() if runner else ():
+            providers.add(contributed.name, contributed.entry, contributed.provider)
+        return providers
+
     def _build_models(self, transcript: Transcript, hooks: Hooks) -> ModelChoice:
         options, environment, reports, registry = self._options, self._environment, self._reports, self._registry
         chosen = resolve_model_options(options, environment, self._layers, registry, reports.add_startup_warning)
@@ -272,7 +288,36 @@ class _Builder:
             reports.add_startup_problem(problem)
         return ModelChoice(chosen, transcript, hooks, self._bus.post, reports.show_warning)
 
-    def _build_tools(self, transcript: Transcript, models: ModelChoice) -> AgentTools:
+    def _build_agents(self) -> ConversationAgents:
+        return ConversationAgents(
+            TreeChoices(
+                agent_dir=self._agent_dir,
+                settings=self._layers.settings,
+                programs=self._options.agents,
+                find_model=self._find_model,
+                report=self._reports.add_startup_warning,
+                in_turn=self._options.record is not None or self._environment.reproducible,
+            )
+        )
+
+    def _find_model(self, name: str) -> Model | None:
+        return find_usable_model(name, self._registry, self._environment)
+
+    def _agent_surroundings(
+        self, tools: AgentTools, resources: Resources, permissions: AgentPermissions
+    ) -> AgentSurroundings:
+        return AgentSurroundings(
+            environment=self._environment,
+            settings=self._layers.settings,
+            sandbox=self._sandbox,
+            redactor=self._redactor,
+            resources=resources,
+            permissions=permissions,
+            tools=tools,
+            models=AvailableModels(self._registry, None),
+        )
+
+    def _build_tools(self, transcript: Transcript, models: ModelChoice, agents: ConversationAgents) -> AgentTools:
         options, runner = self._options, self._extensions.runner
         chosen = ToolOptions(
             tools=options.tools,
@@ -283,6 +328,7 @@ class _Builder:
         )
         environment, settings = self._environment, self._layers.settings
         workplaces = Workplaces(environment, settings, self._sandbox, transcript, models, self._redactor)
+        self._sandbox.set_artifacts_source(workplaces.find_saved_outputs_folder)
         tools = AgentTools(
             chosen,
             environment,
@@ -291,6 +337,7 @@ class _Builder:
             transcript,
             workplaces,
             self._bus.post,
+            agents=agents if agents.may_spawn else None,
         )
         tools.add_tools({tool.spec.name: tool for tool in runner.contributions.list_tools()} if runner else {})
         tools.report_unknown_names(self._reports.add_startup_problem)
@@ -307,6 +354,7 @@ class _Builder:
         trust: TrustControl,
         permissions: AgentPermissions,
         *,
+        agents: ConversationAgents,
         run_callbacks: Sequence[Callable[[], None]],
     ) -> Dependencies:
         options, environment, settings = self._options, self._environment, self._layers.settings
@@ -347,6 +395,8 @@ class _Builder:
             ),
             files=tools.make_project_files(permissions.make_concealment_test),
             tool_servers=self._servers,
+            agents=agents,
+            jobs=tools.jobs,
             sandbox=self._sandbox.state,
             now=environment.now,
             ids=environment.ids,
@@ -407,9 +457,12 @@ class _Builder:
             on_run=on_run,
         )
 
-    def _record_session_name(self, journal: Journal, name: str) -> None:
+    def _record_session_name(self, journal: Journal) -> None:
+        name = self._options.name
+        if not name or not name.strip():
+            return
         try:
-            journal.append(SessionInfo, name=name)
+            journal.append(SessionInfo, name=clean_name(name))
         except Refusal as error:
             self._reports.add_startup_problem(f"--name: {error}")
 

@@ -233,6 +233,20 @@ def _find_model_of_options(
     return DefaultModel(match.model, match.level)
 
 
+def find_usable_model(name: str, registry: ModelRegistry, environment: Environment) -> Model | None:
+    """The model that a name means, as `--model` reads it; None if there is none, or no key for it."""
+    local = find_local_model(name, environment.absolute_path)
+    if local is not None:
+        return local
+    from pigeon.providers.default_model import resolve_named_model
+
+    try:
+        model = resolve_named_model(None, name, registry).model
+    except StartupError:
+        return None
+    return None if model is None else registry.find_usable(model.provider, model.id)
+
+
 def _read_levels(settings: Settings) -> dict[str, ThinkingLevel]:
     """The thinking levels of the settings, by model."""
     named = value_or_default(settings.model_thinking_levels, {})

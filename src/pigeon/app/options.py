@@ -16,6 +16,7 @@ from pigeon.wire.steering import Limits
 
 if TYPE_CHECKING:
     from pigeon.dialects.base import Dialect
+    from pigeon.wire.agents import AgentType
     from pigeon.wire.choices import ApprovalMode
     from pigeon.wire.commands import InterruptMode
 
@@ -62,6 +63,9 @@ class AgentOptions(Struct, frozen=True, kw_only=True):
 
     # The tool servers of files to use, by name; `None` for all.
     tool_servers: tuple[str, ...] | None = None
+
+    # The program's own types of agents, which come before those of files.
+    agents: tuple[AgentType, ...] = ()
 
     # Extensions, and the options that only they know: name and value, or true for a switch.
     extensions: tuple[str, ...] = ()

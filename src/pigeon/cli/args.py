@@ -69,7 +69,11 @@ GROUPS: dict[str, list[Row]] = {
         ("--no-tools -nt", "", "use no tools at all"),
         ("--no-builtin-tools -nbt", "", "use only the tools of extensions and the host"),
         ("--permissions", "FILE|JSON", "further rules, in the format of the setting; they can only tighten yours"),
-        ("--approval-mode", "MODE", "ask before tool calls: always-ask, write (except file changes) or yolo (never)"),
+        (
+            "--approval-mode",
+            "MODE",
+            "ask before tool calls: always-ask, write (not file changes), yolo (never); or plan first",
+        ),
         (
             "--sandbox",
             "MODE",

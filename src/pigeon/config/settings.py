@@ -82,6 +82,19 @@ class McpSettings(Group, kw_only=True, frozen=True):
     tool_budget: int = 4_000
 
 
+class AgentSettings(Group, kw_only=True, frozen=True):
+    """How deep agents may start other agents, and how many of them run at once."""
+
+    max_depth: int = 1
+    max_parallel: int = 8
+
+
+class JobSettings(Group, kw_only=True, frozen=True):
+    """Whether the end of a job in the background starts a run if none is active."""
+
+    start_run: bool = False
+
+
 class WarmSettings(Group, kw_only=True, frozen=True):
     """After how many minutes without a call a warm parent ends."""
 
@@ -116,6 +129,8 @@ class Settings(Record, kw_only=True):
     tasks: TaskSettings = TaskSettings()
     limits: dict[str, Json] | Absent = ABSENT
     loop_guard: LoopGuardSettings = LoopGuardSettings()
+    agents: AgentSettings = AgentSettings()
+    jobs: JobSettings = JobSettings()
     export: ExportSettings = ExportSettings()
     mcp: McpSettings = McpSettings()
     warm: WarmSettings = WarmSettings()

@@ -45,13 +45,15 @@ def to_approval_question(request: SelectRequest) -> SelectRequest:
     if isinstance(request.tool_name, Absent) or isinstance(request.tool_call_id, Absent):
         return request
     arguments = {} if isinstance(request.args, Absent) else request.args
-    return replace(request, title=format_approval_title(request.tool_name, arguments), options=[APPROVE, DENY])
+    agent = "" if isinstance(request.agent, Absent) else request.agent
+    return replace(request, title=format_approval_title(request.tool_name, arguments, agent), options=[APPROVE, DENY])
 
 
-def format_approval_title(tool: str, arguments: Arguments) -> str:
-    """The title of the question about a call."""
+def format_approval_title(tool: str, arguments: Arguments, agent: str = "") -> str:
+    """The title of the question about a call, which may be one of a started agent of this type."""
     describe = _DETAILS.get(tool)
-    return _replace_invisible("\n".join([f"Allow tool: {tool}", *(describe(arguments) if describe else [])]))
+    whose = [f"Agent: {agent}"] if agent else []
+    return _replace_invisible("\n".join([f"Allow tool: {tool}", *whose, *(describe(arguments) if describe else [])]))
 
 
 def _text_of(arguments: Arguments, name: str, default: str) -> str:

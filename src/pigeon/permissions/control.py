@@ -19,6 +19,7 @@ from pigeon.session.context.transcript import Transcript
 from pigeon.session.dependencies import KeptAllowance
 from pigeon.session.host.dialogs import Dialogs
 from pigeon.session.host.reports import Reports
+from pigeon.session.plan_state import PlanState
 from pigeon.session.toolset import Toolset
 from pigeon.system.environment import Environment
 from pigeon.system.paths import PathResolver
@@ -30,9 +31,12 @@ from pigeon.wire.errors import BadRecord, Refusal, StartupError
 from pigeon.wire.events import Outbound, PermissionOutcome, PermissionResolved
 
 if TYPE_CHECKING:
-    from pigeon.permissions.gate import PermissionGate, PermissionQuestion
+    from pigeon.permissions.gate import AllowedCall, Ask, PermissionGate, PermissionQuestion
     from pigeon.permissions.protected import ProtectedPlaces
     from pigeon.permissions.rules import PermissionLayers, PermissionRules
+
+
+PLAN: ApprovalMode = "plan"
 
 
 class HostPermissions(Struct, frozen=True):
@@ -80,6 +84,8 @@ class AgentPermissions:
         self._own = own
         self._session = session
         self._host_mode: ApprovalMode = asked.approval_mode
+        self._mode_before_plan: ApprovalMode = "yolo"
+        self.plan_state = PlanState()
         self._extending = extending
         self._walled = walled
         self._leaving: Gate | None = None
@@ -87,6 +93,8 @@ class AgentPermissions:
         self._asking: PermissionGate | None = None
         # Allowances that wait for a gate: there is none before there are rules.
         self._kept: list[KeptAllowance] = []
+        # What was allowed for the session, by any agent of the conversation.
+        self._allowed: dict[AllowedCall, None] = {}
         self._gate = extending
 
     def build_gate(self) -> Gate | None:
@@ -128,7 +136,7 @@ class AgentPermissions:
         before = self._current_layers()
         host = self._parse_asked_host_rules() if self._layers is None else before.host
         layers = replace(layers, host=host, timeout_unless_set=before.timeout_unless_set)
-        for problem in describe_unknown_tools(layers, [tool.spec.name for tool in self._session.toolset.all_tools()]):
+        for problem in describe_unknown_tools(layers, self._session.toolset.all_names()):
             reports.add_startup_problem(problem)
         self._use_layers(layers)
 
@@ -151,9 +159,19 @@ class AgentPermissions:
 
     def set_host_mode(self, mode: ApprovalMode) -> None:
         """Set the host's approval mode from the next call on; its rules stay."""
+        if self._host_mode != PLAN and mode == PLAN:
+            self._mode_before_plan = self._host_mode
         self._host_mode = mode
         layers = self._current_layers()
         self._use_layers(replace(layers, host=replace(layers.host, mode=mode)))
+
+    def leave_plan_mode(self) -> None:
+        """Return to the mode before; one that only the settings have set gives way to questions about everything."""
+        layers = self._current_layers()
+        if layers.user.mode == PLAN:
+            self._use_layers(replace(layers, user=replace(layers.user, mode="always-ask")))
+        if self._host_mode == PLAN:
+            self.set_host_mode(self._mode_before_plan)
 
     def list_session_allowances(self) -> list[KeptAllowance]:
         """The allowances of the open session."""
@@ -180,6 +198,7 @@ class AgentPermissions:
 
     def _use_layers(self, layers: PermissionLayers) -> None:
         self._layers = layers
+        self.plan_state.set_active(any(source.mode == PLAN for source in layers.all_sources))
         if not layers.is_in_force:
             self._gate = self._extending
             return
@@ -193,6 +212,7 @@ class AgentPermissions:
                 self._make_path_resolver,
                 self._session_id,
                 self._asked_for.unattended,
+                self._allowed,
             )
             self._asking.allow_calls(self._kept)
         self._asking.use_rules(layers)
@@ -200,7 +220,62 @@ class AgentPermissions:
 
         self._gate = chain_gates([gate for gate in (self._asking, self._extending) if gate is not None])
 
-    async def _ask(self, question: PermissionQuestion, timeout_ms: int | None) -> PermissionOutcome:
+    def make_agent_permissions(
+        self, rules: Sequence[Mapping[str, Any]], session: SessionParts, agent: AgentName
+    ) -> StartedAgentPermissions:
+        """The permissions of an agent that this one has started: all rules here, now and later, and those of its type
+        and of the types above it. Its questions name it; what is allowed for the session holds for all agents."""
+        return StartedAgentPermissions(self, rules, session, agent)
+
+    def make_agent_gate(
+        self, layers: PermissionLayers, session: SessionParts, agent: AgentName, ask: Ask
+    ) -> PermissionGate:
+        """The gate of a started agent, under these rules."""
+        from pigeon.permissions.gate import PermissionGate
+
+        def make_path_resolver() -> PathResolver:
+            return PathResolver(session.transcript.journal.cwd, self._environment.home)
+
+        return PermissionGate(
+            layers,
+            self._make_protected_places(),
+            ask,
+            make_path_resolver,
+            self._session_id,
+            self._asked_for.unattended,
+            self._allowed,
+            agent.type,
+        )
+
+    def make_exit_gate(self, ask: Ask, agent: AgentName) -> Gate:
+        """What stands between a started agent and commands outside the sandbox."""
+        from pigeon.permissions.sandbox_exit import SandboxExitGate
+
+        return SandboxExitGate(ask, self._timeout_ms, self._asked_for.unattended, agent.type)
+
+    @property
+    def layers(self) -> PermissionLayers | None:
+        """The rules in force; None as long as there were never any."""
+        return self._layers
+
+    @property
+    def extending(self) -> Gate | None:
+        """The gate of extensions, which comes after the rules."""
+        return self._extending
+
+    @property
+    def is_walled(self) -> bool:
+        return self._walled()
+
+    async def ask_for_agent(
+        self, question: PermissionQuestion, timeout_ms: int | None, agent: AgentName
+    ) -> PermissionOutcome:
+        """Ask the host about a call of a started agent."""
+        return await self._ask(question, timeout_ms, agent)
+
+    async def _ask(
+        self, question: PermissionQuestion, timeout_ms: int | None, agent: AgentName | None = None
+    ) -> PermissionOutcome:
         from pigeon.permissions.gate import outcome_of
 
         call = question.call
@@ -217,6 +292,8 @@ class AgentPermissions:
                 tool_name=call.name,
                 args=question.arguments,
                 diff=ABSENT if question.diff is None else question.diff,
+                agent_id=ABSENT if agent is None else agent.id,
+                agent=ABSENT if agent is None else agent.type,
             )
 
         outcome: PermissionOutcome = "aborted"
@@ -247,6 +324,86 @@ class AgentPermissions:
 
     def _session_id(self) -> str:
         return self._session.transcript.journal.session_id
+
+
+class AgentName(Struct, frozen=True):
+    """A started agent as questions name it: the id of its session, and its type."""
+
+    id: str
+    type: str
+
+
+class StartedAgentPermissions:
+    """The permissions of a started agent. It has the interface of `AgentPermissions` that sessions use."""
+
+    def __init__(
+        self, root: AgentPermissions, rules: Sequence[Mapping[str, Any]], session: SessionParts, agent: AgentName
+    ) -> None:
+        self._root = root
+        self._rules = rules
+        self._session = session
+        self._agent = agent
+        self._own: tuple[PermissionRules, ...] = ()
+        self._gate: PermissionGate | None = None
+        self._known: tuple[object, PermissionLayers] | None = None
+        self._leaving: Gate | None = None
+        # A plan is that of the conversation: only its own agent submits one.
+        self.plan_state = PlanState()
+        if any(rules):
+            from pigeon.permissions.rules import parse_host_rules
+
+            self._own = tuple(parse_host_rules(dict(some), "yolo") for some in rules if some)
+
+    def build_gate(self) -> Gate | None:
+        """Returns the gate before the next tool call; None if there are neither rules nor extensions nor a sandbox."""
+        gates: list[Gate] = []
+        layers = self._current_layers()
+        if layers is not None and layers.is_in_force:
+            if self._gate is None:
+                self._gate = self._root.make_agent_gate(layers, self._session, self._agent, self._ask)
+            self._gate.use_rules(layers)
+            gates.append(self._gate)
+        if self._root.extending is not None:
+            gates.append(self._root.extending)
+        if self._root.is_walled:
+            self._leaving = self._leaving or self._root.make_exit_gate(self._ask, self._agent)
+            gates.append(self._leaving)
+        if not gates:
+            return None
+        from pigeon.permissions.gate_chain import chain_gates
+
+        return chain_gates(gates)
+
+    def _current_layers(self) -> PermissionLayers | None:
+        root = self._root.layers
+        if not self._own:
+            return root
+        if self._known is None or self._known[0] is not root:
+            from pigeon.permissions.rules import PermissionLayers
+
+            self._known = (root, replace(root or PermissionLayers(), agent=self._own))
+        return self._known[1]
+
+    async def _ask(self, question: PermissionQuestion, timeout_ms: int | None) -> PermissionOutcome:
+        return await self._root.ask_for_agent(question, timeout_ms, self._agent)
+
+    def set_host_rules(self, rules: Json) -> None:
+        self._root.set_host_rules(rules)
+
+    def set_host_mode(self, mode: ApprovalMode) -> None:
+        self._root.set_host_mode(mode)
+
+    def list_session_allowances(self) -> list[KeptAllowance]:
+        return self._root.list_session_allowances()
+
+    def restore_allowances(self, calls: Sequence[KeptAllowance]) -> None:
+        self._root.restore_allowances(calls)
+
+    def current_permissions(self) -> Permissions:
+        return self._root.current_permissions()
+
+    def leave_plan_mode(self) -> None:
+        """Does nothing: only the conversation leaves the mode."""
 
 
 def _is_json(given: str) -> bool:

@@ -22,6 +22,7 @@ from pigeon.permissions.rules import (
     PermissionLayers,
     PlacedPath,
     Ruling,
+    explain_plan_refusal,
     find_redirected_files,
     make_concealment_test,
     ruling_of,
@@ -108,7 +109,11 @@ class PermissionGate:
         paths: Callable[[], PathResolver],
         session: Callable[[], str],
         unattended: bool = False,
+        allowed: dict[AllowedCall, None] | None = None,
+        agent: str = "",
     ) -> None:
+        """`allowed` is shared with the gates of other agents of the conversation; `agent` is the type of a started
+        agent, which its questions name."""
         self._rules = rules
         self._protected = protected
         self._ask = ask
@@ -116,7 +121,8 @@ class PermissionGate:
         self._session = session
         self._unattended = unattended
         # In the order in which they were allowed.
-        self._allowed: dict[AllowedCall, None] = {}
+        self._allowed: dict[AllowedCall, None] = {} if allowed is None else allowed
+        self._agent = f" ({make_visible(agent)})" if agent else ""
 
     def use_rules(self, rules: PermissionLayers) -> None:
         self._rules = rules
@@ -167,6 +173,11 @@ class PermissionGate:
 
     async def _require_ruling(self, tool: str, subject: Subject, paths: PathResolver) -> Ruling:
         """The ruling, if no rule denies the call and no protected place prevents it; else raises `CallDenied`."""
+        planned = explain_plan_refusal(self._rules, tool, subject)
+        if planned is not None:
+            raise CallDenied(
+                f"{planned}. Finish the plan and submit it; what it needs can be done once it is accepted."
+            )
         said = ruling_of(self._rules, tool, subject, paths)
         if said.verdict == "deny":
             raise self._make_denial(
@@ -204,7 +215,7 @@ class PermissionGate:
             diff = await prepared.preview()
             diff = None if diff is None else await asyncio.to_thread(make_visible, diff)
             question = PermissionQuestion(
-                title=f"Allow {make_visible(tool)}: {shown}" if shown else f"Allow {make_visible(tool)}?",
+                title=f"Allow {make_visible(tool)}{self._agent}{f': {shown}' if shown else '?'}",
                 call=prepared.call,
                 arguments=prepared.arguments,
                 diff=diff,

@@ -32,6 +32,9 @@ from pigeon.wire.events import ToolKind
 if TYPE_CHECKING:
     from pigeon.permissions.shell_commands import ShellCommand
 
+PLAN: ApprovalMode = "plan"
+# The type of agents that may be started in plan mode: it only reads.
+PLANNERS = "explore"
 ASK_MS = 120_000
 LONGEST_PATH = 4096
 MOST_TEXTS = 1000
@@ -50,8 +53,9 @@ _COMMAND_ARGUMENTS = ("command", "cmd", "script", "code")
 # The kinds of tools that an approval mode does not ask about; a mode that is not here asks about none. A tool that does
 # not come with Pigeon has no such kind, whatever it says of itself.
 _UNASKED: dict[ApprovalMode, tuple[ToolKind, ...]] = {
-    "always-ask": ("read", "search", "plan"),
-    "write": ("read", "search", "plan", "edit"),
+    "plan": ("read", "search", "plan", "agent"),
+    "always-ask": ("read", "search", "plan", "agent"),
+    "write": ("read", "search", "plan", "edit", "agent"),
 }
 
 
@@ -96,16 +100,17 @@ class PermissionRules(Struct, frozen=True):
 
 class PermissionLayers(Struct, frozen=True):
     """The rules by source. Each source rules separately, and the strictest ruling counts, so no source can allow what
-    another one denies or asks about."""
+    another one denies or asks about. `agent` has the rules of a started agent's type and of those above it."""
 
     user: PermissionRules = PermissionRules()
     project: PermissionRules = PermissionRules()
     host: PermissionRules = PermissionRules()
+    agent: tuple[PermissionRules, ...] = ()
     timeout_unless_set: int | None = ASK_MS
 
     @property
     def all_sources(self) -> tuple[PermissionRules, ...]:
-        return self.user, self.project, self.host
+        return self.user, self.project, self.host, *self.agent
 
     @property
     def is_in_force(self) -> bool:
@@ -120,6 +125,18 @@ class PermissionLayers(Struct, frozen=True):
 
 # The first of some rules that matches a call; for allowing rules, the match must be certain.
 FirstRule = Callable[[Sequence[PermissionRule], bool], PermissionRule | None]
+
+
+def explain_plan_refusal(rules: PermissionLayers, tool: str, subject: Subject) -> str | None:
+    """Why plan mode does not let a call pass; None if it does, or if the mode is another one. No rule allows more."""
+    if all(source.mode != PLAN for source in rules.all_sources):
+        return None
+    kind = facts_of(tool).kind
+    if kind not in _UNASKED[PLAN]:
+        return f"{tool} is not available in plan mode, in which nothing is changed and no command runs"
+    if kind == "agent" and isinstance(subject, ArgumentSubject) and subject.arguments.get("agent") != PLANNERS:
+        return f'In plan mode only agents of the type "{PLANNERS}" can be started'
+    return None
 
 
 class Ruling(Struct, frozen=True):

@@ -27,10 +27,12 @@ class SandboxExitGate:
         ask: Ask,
         timeout_ms: Callable[[], int | None],
         unattended: bool,
+        agent: str = "",
     ) -> None:
         self._ask = ask
         self._timeout_ms = timeout_ms
         self._unattended = unattended
+        self._agent = f" ({make_visible(agent)})" if agent else ""
 
     async def before_call(self, prepared: PreparedCall) -> None:
         """Return for commands inside, and for those that the host allows; raises `CallDenied` for the rest."""
@@ -43,7 +45,7 @@ class SandboxExitGate:
             raise _make_denial(NOBODY)
         command, reason = await asyncio.to_thread(lambda: (make_visible(subject.command), make_visible(subject.reason)))
         question = PermissionQuestion(
-            title=f"Run outside the sandbox: {command}\nReason: {reason}",
+            title=f"Run outside the sandbox{self._agent}: {command}\nReason: {reason}",
             call=prepared.call,
             arguments=prepared.arguments,
             diff=None,

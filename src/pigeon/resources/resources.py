@@ -136,6 +136,28 @@ class Resources:
             self._prompt = (key, self._compose_prompt(tools, guidelines))
         return self._prompt[1]
 
+    def build_agent_prompt(
+        self, cwd: str, tools: Sequence[DescribedTool], guidelines: Sequence[str], prompt: str, role: str
+    ) -> str:
+        """The prompt of an agent that was started, in this folder or in a copy of it: its own instructions in place of
+        the usual ones, unless they are empty, and its role."""
+        from pigeon.resources.system_prompt import compose_system_prompt
+
+        if self._texts is None:
+            self._texts = self._read_prompt_texts()
+        texts = self._texts
+        return compose_system_prompt(
+            cwd,
+            tools,
+            guidelines,
+            prompt or texts.custom,
+            [*texts.appended, role],
+            texts.context,
+            self._all_skills().render_listing(),
+            None,
+            unattended=self._options.unattended,
+        )
+
     def _compose_prompt(self, tools: Sequence[DescribedTool], guidelines: Sequence[str]) -> str:
         from pigeon.resources.system_prompt import compose_system_prompt
 

@@ -9,7 +9,7 @@ process, it is a `SessionConnection` (`rpc/session_connection.py`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from msgspec.structs import replace
 
@@ -23,21 +23,40 @@ from pigeon.dialects.base import (
     with_sequence_number,
 )
 from pigeon.dialects.choice import switch_dialect
+from pigeon.rpc.agent_views import AgentViews
 from pigeon.rpc.lanes import MOST_IN_FLIGHT
 from pigeon.rpc.prompted_end import PromptedEnd
 from pigeon.transport.reader import DEFAULT_CAP
 from pigeon.wire import codec
-from pigeon.wire.answers import Accepted, EventFilter, InputLimits, Response, Welcome
+from pigeon.wire.answers import (
+    Accepted,
+    EventFilter,
+    InputLimits,
+    Response,
+    SubagentLevel,
+    SubagentSubscription,
+    Welcome,
+)
 from pigeon.wire.base import ABSENT, Absent, Record, value_or_default
 from pigeon.wire.choices import ALL_FEATURES, Feature
-from pigeon.wire.commands import Hello, SetEventFilter
+from pigeon.wire.codec import value_text
+from pigeon.wire.commands import Hello, SetEventFilter, SetSubagentSubscription
 from pigeon.wire.errors import Refusal
 from pigeon.wire.event_filter import TypeFilter
-from pigeon.wire.events import AgentSettled, BashExecutionUpdate, MessageUpdate, Outbound, PromptResult
+from pigeon.wire.events import (
+    AgentChanged,
+    AgentEvent,
+    AgentSettled,
+    BashExecutionUpdate,
+    Event,
+    MessageUpdate,
+    Outbound,
+    PromptResult,
+)
 
 NAME = "pigeon"
 # The commands that are about the connection alone, wherever the session is.
-OWN_COMMANDS = (Hello, SetEventFilter)
+OWN_COMMANDS = (Hello, SetEventFilter, SetSubagentSubscription)
 _T = TypeVar("_T")
 
 
@@ -82,6 +101,7 @@ class Connection:
         self._before_change: Callable[[], None] = lambda: None
         self._answers_hello = False
         self._hidden_denial: str | Absent = ABSENT
+        self._agents = AgentViews(dialect)
         self._prompted_end = PromptedEnd()
 
     @property
@@ -98,9 +118,15 @@ class Connection:
 
     # Requests about the connection
 
-    def answer_own(self, command: Hello | SetEventFilter) -> Welcome | EventFilter:
+    def answer_own(
+        self, command: Hello | SetEventFilter | SetSubagentSubscription
+    ) -> Welcome | EventFilter | SubagentSubscription:
         """Answer one of `OWN_COMMANDS`; raises `Refusal`."""
-        return self.handle_hello(command) if isinstance(command, Hello) else self.set_event_filter(command)
+        if isinstance(command, Hello):
+            return self.handle_hello(command)
+        if isinstance(command, SetEventFilter):
+            return self.set_event_filter(command)
+        return self.set_subagent_subscription(command)
 
     def handle_hello(self, command: Hello) -> Welcome:
         """Agree on dialect and features, which apply from the answer on; raises `Refusal`."""
@@ -123,6 +149,14 @@ class Connection:
         self._filter = chosen
         return EventFilter(events=chosen.kinds)
 
+    def set_subagent_subscription(self, command: SetSubagentSubscription) -> SubagentSubscription:
+        """Send what oh-my-pi's clients see of started agents, from now on; raises `Refusal`."""
+        if isinstance(command.level, Absent) or command.level not in get_args(SubagentLevel):
+            raise Refusal(f"Invalid subagent subscription level: {value_text(command.level)}")
+        self._before_change()
+        self._agents.set_level(command.level)
+        return SubagentSubscription(level=command.level)
+
     def use_all_features(self) -> None:
         """Use all features that `hello` offers in this dialect."""
         self._use_dialect(self._dialect, ALL_FEATURES)
@@ -131,11 +165,14 @@ class Connection:
         self._before_change()
         self._dialect = dialect
         self._features = _select_known_features(features, dialect)
+        self._agents.reset(dialect)
 
     # Events
 
     def to_lines(self, event: Outbound) -> list[OutputLine]:
         """The lines of an event in the dialect: none, one or several."""
+        if isinstance(event, (AgentEvent, AgentChanged)):
+            return self._to_agent_lines(event)
         run_id = self._run_id_of(event)
         # By far the most frequent event. Everyone gets it, and it is not masked.
         is_update = isinstance(event, MessageUpdate)
@@ -153,8 +190,39 @@ class Connection:
             lines = [with_sequence_number(line, self._assign_number()) for line in lines]
         return lines
 
+    def _to_agent_lines(self, event: AgentEvent | AgentChanged) -> list[OutputLine]:
+        """The lines about an agent that was started: those of this client's features, and those that it has subscribed
+        to."""
+        lines = [
+            replace(line, pieces=tuple(map(self.mask, line.pieces))) for line in self._agents.to_subscribed_lines(event)
+        ]
+        if "agents" in self._features:
+            lines += self._to_agent_event_lines(event) if isinstance(event, AgentEvent) else self._to_plain_lines(event)
+        lines = [line for line in lines if self._filter.should_send_kind(filterable_type_of(line.record))]
+        if "seq" not in self._features:
+            return lines
+        return [with_sequence_number(line, self._assign_number()) for line in lines]
+
+    def _to_plain_lines(self, event: Outbound) -> list[OutputLine]:
+        return self._mask_lines(self._dialect.to_lines(event))
+
+    def _to_agent_event_lines(self, event: AgentEvent) -> list[OutputLine]:
+        """An event of an agent, with its ids; deltas are not masked, like those of the conversation."""
+        inner = event.event
+        shown = inner if isinstance(inner, MessageUpdate) else self._filter_event(inner)
+        if shown is None:
+            return []
+        shown = shown if isinstance(shown.run_id, Absent) else replace(shown, run_id=ABSENT)
+        lines = self._agents.to_event_lines(event, shown)
+        lines = lines if isinstance(inner, MessageUpdate) else self._mask_lines(lines)
+        ids = b'"agentId":%s,"parentAgentId":%s' % (codec.encode(event.agent_id), codec.encode(event.parent_agent_id))
+        return [with_member(line, ids) for line in lines]
+
     def to_records(self, event: Outbound) -> Iterator[Any]:
         """The records of an event in the dialect: none, one or several."""
+        if isinstance(event, AgentEvent):
+            yield from self._to_agent_records(event)
+            return
         shown = event if isinstance(event, MessageUpdate) else self._filter_event(event)
         if shown is None:
             return
@@ -164,6 +232,22 @@ class Connection:
         for record in records:
             if self._filter.should_send_kind(filterable_type_of(record)):
                 yield self._add_sequence_number(record if record.run_id == run_id else replace(record, run_id=run_id))
+
+    def _to_agent_records(self, event: AgentEvent) -> Iterator[Any]:
+        if "agents" not in self._features:
+            return
+        inner = event.event
+        shown = inner if isinstance(inner, MessageUpdate) else self._filter_event(inner)
+        if shown is None:
+            return
+        records: Iterable[Any] = (shown,)
+        if not isinstance(inner, MessageUpdate):
+            records = map(self.mask_record, self._agents.to_records(event, shown))
+        for record in records:
+            if isinstance(record, Event) and self._filter.should_send_kind(filterable_type_of(record)):
+                yield self._add_sequence_number(
+                    replace(record, run_id=ABSENT, agent_id=event.agent_id, parent_agent_id=event.parent_agent_id)
+                )
 
     def should_send_line(self, line: bytes) -> bool:
         """Whether the filter lets an event through that is encoded already."""

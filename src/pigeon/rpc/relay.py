@@ -36,14 +36,17 @@ from pigeon.wire.commands import (
     Prompt,
     RemoveQueued,
     SetEventFilter,
+    SetSubagentSubscription,
     Steer,
 )
 from pigeon.wire.errors import Refusal
 from pigeon.wire.events import (
     AgentEnd,
+    AgentEvent,
     AgentSettled,
     AgentStart,
     CommandsChanged,
+    Event,
     MessageEnd,
     MessageStart,
     Outbound,
@@ -79,7 +82,7 @@ class RemoteCommands:
     def __init__(
         self,
         write: Callable[[bytes], None],
-        own: Callable[[Hello | SetEventFilter], Any],
+        own: Callable[[Hello | SetEventFilter | SetSubagentSubscription], Any],
         answered: Callable[[Command, Any], Any],
     ) -> None:
         """`answered` may change the data of a successful answer."""
@@ -190,6 +193,9 @@ class Relay:
 
     def _to_published_events(self, event: Any) -> list[Any]:
         """The events that an agent in this process would have published instead: none, one or several."""
+        if isinstance(event, Event) and not isinstance(event.agent_id, Absent):
+            inner = replace(event, agent_id=ABSENT, parent_agent_id=ABSENT)
+            return [AgentEvent(event=inner, agent_id=event.agent_id, parent_agent_id=event.parent_agent_id)]
         if isinstance(event, QueueUpdate):
             self._prompts.set_queue([*event.steering, *event.follow_up])
         elif isinstance(event, (MessageStart, MessageEnd)):

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pigeon.app.build import BuiltAgent
     from pigeon.rpc.in_process import InProcessHost
     from pigeon.system.environment import Environment
+    from pigeon.wire.agents import AgentType
     from pigeon.wire.choices import ApprovalMode, SandboxMode
     from pigeon.wire.steering import Limits
 
@@ -54,6 +55,7 @@ class AgentChoices(TypedDict, total=False):
         trust_project: whether the project's settings and extensions are used; by default as the user decided earlier
         record: a file in which to record all exchanges with model servers, for `recorded/FILE`
         approval_mode: which tool calls need approval where no rule decides; with `yolo`, the default, none
+        agents: types of agents that the model may start with the tool `task`, besides those of files
         sandbox: the sandbox for commands: `off`, `read-only` or `workspace`; by default as the settings say
         sandbox_network: whether commands in the sandbox reach the network
     """
@@ -84,6 +86,7 @@ class AgentChoices(TypedDict, total=False):
     trust_project: bool
     record: str
     approval_mode: ApprovalMode
+    agents: Sequence[AgentType]
     sandbox: SandboxMode
     sandbox_network: bool
 

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from typing import Any, Literal
 
+from pigeon.wire.agents import AgentList, AgentMerged, AgentMessages, AgentStarted, JobList, JobOutput
 from pigeon.wire.answers import (
     Accepted,
     BashResult,
@@ -40,6 +41,7 @@ from pigeon.wire.answers import (
     Sessions,
     SessionStats,
     State,
+    SubagentPage,
     Subagents,
     SubagentSubscription,
     TodoPhases,
@@ -151,11 +153,13 @@ class CommandMethods(ABC):
     async def abort_bash(self) -> None:
         """Kill the running `bash` commands."""
     async def set_subagent_subscription(self, level: Literal["off", "progress", "events"]) -> SubagentSubscription:
-        """Choose which events of subagents to receive; Pigeon has no subagents, so none ever come."""
+        """Choose which frames about started agents to receive, in the dialects of oh-my-pi."""
     async def get_subagents(self) -> Subagents:
-        """The subagents at work: none."""
-    async def get_subagent_messages(self, *, subagent_id: str | None = None, session_file: str | None = None) -> None:
-        """What a subagent said; refused, because there are none."""
+        """The started agents that are at work, in oh-my-pi's words."""
+    async def get_subagent_messages(
+        self, *, subagent_id: str | None = None, session_file: str | None = None, from_byte: int | None = None
+    ) -> SubagentPage:
+        """The session of a started agent from a byte of its file on, in oh-my-pi's words."""
     async def new_session(self, *, parent_session: str | None = None) -> Cancelled:
         """Start an empty conversation."""
     async def switch_session(self, session_path: str) -> Cancelled:
@@ -194,9 +198,10 @@ class CommandMethods(ABC):
         cursor: str | None = None,
         limit: int = 50,
         session_id: str | None = None,
+        agents: bool = False,
     ) -> Sessions:
         """Sessions on disk, newest first, a page at a time; with `sessionId`, the one with exactly this id, if
-        there is one.
+        there is one. Those of started agents are left out unless `agents` is true.
         """
     async def delete_session(self, session_path: str) -> SessionRow:
         """Move a session to the trash; `pigeon sessions undelete` restores it. One that a process is writing, such
@@ -268,7 +273,7 @@ class CommandMethods(ABC):
         `permissions` has the form of the setting; rules that cannot be understood are refused and change
         nothing.
         """
-    async def set_approval_mode(self, mode: Literal["always-ask", "write", "yolo"]) -> Permissions:
+    async def set_approval_mode(self, mode: Literal["plan", "always-ask", "write", "yolo"]) -> Permissions:
         """Set which tool calls need approval where no rule decides, from the next tool call on; the stricter of
         this mode and that of the settings applies.
         """
@@ -335,6 +340,40 @@ class CommandMethods(ABC):
         slash, the prompts of servers (`mcp__server__prompt`), and after such a prompt, values of its arguments.
         Servers that can complete are asked, for at most two seconds.
         """
+    async def spawn_agent(
+        self,
+        message: str,
+        *,
+        agent: str | None = None,
+        title: str | None = None,
+        resume: str | None = None,
+        isolation: Literal["none", "worktree"] = "none",
+        output_schema: Any | None = None,
+        limits: Limits | None = None,
+    ) -> AgentStarted:
+        """Start an agent of its own context for a message, as the tool `task` does; answered when it is accepted.
+
+        It works in the background: with the feature `agents`, all of its events come with its `agentId`.
+        `resume` continues one that has ended. Its last event is `agent_settled`.
+        """
+    async def get_agents(self) -> AgentList:
+        """All agents that were started in this conversation, by whichever of them, in the order of their start."""
+    async def get_agent_messages(self, agent_id: str) -> AgentMessages:
+        """The messages of one agent's own conversation."""
+    async def steer_agent(self, agent_id: str, message: str) -> None:
+        """Send a message to one running agent, which gets it at its next break."""
+    async def abort_agent(self, agent_id: str) -> None:
+        """Stop one agent and those that it has started; answered when they have ended. The others go on."""
+    async def merge_agent(self, agent_id: str) -> AgentMerged:
+        """Merge the branch of an agent that worked in a worktree; with conflicts nothing changes."""
+    async def get_jobs(self) -> JobList:
+        """The commands and agents in the background, those that have ended included."""
+    async def get_job_output(self, job_id: str, *, after: int = 0) -> JobOutput:
+        """The output of a job from the position `after` on, which is the `next` of an earlier answer."""
+    async def stop_job(self, job_id: str) -> None:
+        """Stop a job with everything that it has started; answered when it has ended."""
+    async def background_tool(self, tool_call_id: str) -> None:
+        """Send a running command to the background: its call ends with the output so far and the id of the job."""
 
 class SyncCommandMethods(ABC):
     """Every command as a method that waits for its answer."""
@@ -428,11 +467,13 @@ class SyncCommandMethods(ABC):
     def abort_bash(self) -> None:
         """Kill the running `bash` commands."""
     def set_subagent_subscription(self, level: Literal["off", "progress", "events"]) -> SubagentSubscription:
-        """Choose which events of subagents to receive; Pigeon has no subagents, so none ever come."""
+        """Choose which frames about started agents to receive, in the dialects of oh-my-pi."""
     def get_subagents(self) -> Subagents:
-        """The subagents at work: none."""
-    def get_subagent_messages(self, *, subagent_id: str | None = None, session_file: str | None = None) -> None:
-        """What a subagent said; refused, because there are none."""
+        """The started agents that are at work, in oh-my-pi's words."""
+    def get_subagent_messages(
+        self, *, subagent_id: str | None = None, session_file: str | None = None, from_byte: int | None = None
+    ) -> SubagentPage:
+        """The session of a started agent from a byte of its file on, in oh-my-pi's words."""
     def new_session(self, *, parent_session: str | None = None) -> Cancelled:
         """Start an empty conversation."""
     def switch_session(self, session_path: str) -> Cancelled:
@@ -471,9 +512,10 @@ class SyncCommandMethods(ABC):
         cursor: str | None = None,
         limit: int = 50,
         session_id: str | None = None,
+        agents: bool = False,
     ) -> Sessions:
         """Sessions on disk, newest first, a page at a time; with `sessionId`, the one with exactly this id, if
-        there is one.
+        there is one. Those of started agents are left out unless `agents` is true.
         """
     def delete_session(self, session_path: str) -> SessionRow:
         """Move a session to the trash; `pigeon sessions undelete` restores it. One that a process is writing, such
@@ -545,7 +587,7 @@ class SyncCommandMethods(ABC):
         `permissions` has the form of the setting; rules that cannot be understood are refused and change
         nothing.
         """
-    def set_approval_mode(self, mode: Literal["always-ask", "write", "yolo"]) -> Permissions:
+    def set_approval_mode(self, mode: Literal["plan", "always-ask", "write", "yolo"]) -> Permissions:
         """Set which tool calls need approval where no rule decides, from the next tool call on; the stricter of
         this mode and that of the settings applies.
         """
@@ -612,3 +654,37 @@ class SyncCommandMethods(ABC):
         slash, the prompts of servers (`mcp__server__prompt`), and after such a prompt, values of its arguments.
         Servers that can complete are asked, for at most two seconds.
         """
+    def spawn_agent(
+        self,
+        message: str,
+        *,
+        agent: str | None = None,
+        title: str | None = None,
+        resume: str | None = None,
+        isolation: Literal["none", "worktree"] = "none",
+        output_schema: Any | None = None,
+        limits: Limits | None = None,
+    ) -> AgentStarted:
+        """Start an agent of its own context for a message, as the tool `task` does; answered when it is accepted.
+
+        It works in the background: with the feature `agents`, all of its events come with its `agentId`.
+        `resume` continues one that has ended. Its last event is `agent_settled`.
+        """
+    def get_agents(self) -> AgentList:
+        """All agents that were started in this conversation, by whichever of them, in the order of their start."""
+    def get_agent_messages(self, agent_id: str) -> AgentMessages:
+        """The messages of one agent's own conversation."""
+    def steer_agent(self, agent_id: str, message: str) -> None:
+        """Send a message to one running agent, which gets it at its next break."""
+    def abort_agent(self, agent_id: str) -> None:
+        """Stop one agent and those that it has started; answered when they have ended. The others go on."""
+    def merge_agent(self, agent_id: str) -> AgentMerged:
+        """Merge the branch of an agent that worked in a worktree; with conflicts nothing changes."""
+    def get_jobs(self) -> JobList:
+        """The commands and agents in the background, those that have ended included."""
+    def get_job_output(self, job_id: str, *, after: int = 0) -> JobOutput:
+        """The output of a job from the position `after` on, which is the `next` of an earlier answer."""
+    def stop_job(self, job_id: str) -> None:
+        """Stop a job with everything that it has started; answered when it has ended."""
+    def background_tool(self, tool_call_id: str) -> None:
+        """Send a running command to the background: its call ends with the output so far and the id of the job."""

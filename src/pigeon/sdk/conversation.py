@@ -24,7 +24,9 @@ from pigeon.sdk.prompt_events import PromptEvents, PromptRuns
 from pigeon.sdk.reader_queue import ReaderQueue
 from pigeon.sdk.records import UnknownEvent
 from pigeon.sdk.results import ConversationEvent, OutputT, RecentRuns, Result, RunRecord
+from pigeon.sdk.spawned_runs import AgentReaders, SpawnedRun
 from pigeon.system.platforms import unsupported_reason
+from pigeon.wire.agents import AgentIsolation
 from pigeon.wire.answers import Accepted
 from pigeon.wire.base import ABSENT
 from pigeon.wire.commands import (
@@ -35,19 +37,20 @@ from pigeon.wire.commands import (
     SetEventFilter,
     SetHostServices,
     SetHostTools,
+    SpawnAgent,
     Steer,
     StreamingBehavior,
 )
 from pigeon.wire.commands.services import HostServicesState
 from pigeon.wire.errors import Refusal, StartupError
-from pigeon.wire.events import MessageUpdate, Outbound
+from pigeon.wire.events import Event, MessageUpdate, Outbound
 from pigeon.wire.steering import Limits
 
 _Self = TypeVar("_Self", bound="Conversation")
 DIALECT = "pi-latest"
 NEEDED = ("agent_settled", "message_end", "compaction_end")
 # The features to request with `hello`.
-FEATURES = ["deltas", "permissions", "attribution", "explanations"]
+FEATURES = ["deltas", "permissions", "attribution", "explanations", "agents"]
 
 
 class Conversation(CommandMethods):
@@ -87,6 +90,7 @@ class Conversation(CommandMethods):
         self._unread: ReaderQueue | None = None
         self._host_calls = HostCalls(tools, on_permission, on_dialog, self._send_unanswered)
         self._recent = RecentRuns()
+        self._agent_readers = AgentReaders()
         self._runs = PromptRuns(self._call, self._subscribe, self._recent)
 
     # Implemented by the two kinds of conversation
@@ -244,6 +248,73 @@ class Conversation(CommandMethods):
         whole = None if record.settled_event is None else self._recent.get(record.settled_event.run_id)
         return (record if whole is None else whole.with_output(wanted)).make_result(await self.get_state())
 
+    @overload
+    def spawn(
+        self,
+        text: str,
+        *,
+        agent: str | None = ...,
+        title: str | None = ...,
+        resume: str | None = ...,
+        isolation: AgentIsolation = ...,
+        limits: Limits | None = ...,
+        output: None = ...,
+    ) -> SpawnedRun[None]: ...
+
+    @overload
+    def spawn(
+        self,
+        text: str,
+        *,
+        agent: str | None = ...,
+        title: str | None = ...,
+        resume: str | None = ...,
+        isolation: AgentIsolation = ...,
+        limits: Limits | None = ...,
+        output: type[OutputT],
+    ) -> SpawnedRun[OutputT]: ...
+
+    @overload
+    def spawn(
+        self,
+        text: str,
+        *,
+        agent: str | None = ...,
+        title: str | None = ...,
+        resume: str | None = ...,
+        isolation: AgentIsolation = ...,
+        limits: Limits | None = ...,
+        output: Any,
+    ) -> SpawnedRun[Any]: ...
+
+    def spawn(
+        self,
+        text: str,
+        *,
+        agent: str | None = None,
+        title: str | None = None,
+        resume: str | None = None,
+        isolation: AgentIsolation = "none",
+        limits: Limits | None = None,
+        output: Any = None,
+    ) -> SpawnedRun[Any]:
+        """Start an agent with a context of its own, beside this conversation, and iterate over its events.
+
+        `agent` is its type, `general` by default. `resume` is the id of one that has ended and is to continue. With
+        `isolation="worktree"` it works in a git worktree of its own. `limits` are its own, those of the conversation
+        hold besides; `output` is as for `run`. It is started at once, so this needs a running event loop.
+        """
+        wanted = None if output is None else OutputType(output)
+        given = {
+            "agent": agent,
+            "title": title,
+            "resume": resume,
+            "limits": limits,
+            "output_schema": None if wanted is None else wanted.schema,
+        }
+        command = SpawnAgent(message=text, isolation=isolation, **_drop_none(given))
+        return SpawnedRun(self._call, self._agent_readers, command, wanted)
+
     async def steer(self, text: str, *, images: Sequence[ImageLike] = (), message_id: str | None = None) -> Accepted:
         """Send a message to the model at the next break in the running turn."""
         given = _drop_none({"client_message_id": message_id})
@@ -274,6 +345,10 @@ class Conversation(CommandMethods):
 
     def _on_record(self, record: Outbound | UnknownEvent, size: int = 0) -> None:
         """Called with each record of the agent, in order; `size` is its length as a line, if it was one."""
+        if isinstance(record, Event) and isinstance(record.agent_id, str):
+            of_agent = record.assistant_message_event if isinstance(record, MessageUpdate) else record
+            self._agent_readers.put(record.agent_id, of_agent, size)
+            return
         self._host_calls.on_record(record)
         event = record.assistant_message_event if isinstance(record, MessageUpdate) else record
         run_id = ABSENT if isinstance(record, UnknownEvent) else record.run_id
@@ -284,6 +359,7 @@ class Conversation(CommandMethods):
     def _close_readers(self, error: Exception | None) -> None:
         """End all readers, with this error if there is one: no further record comes."""
         self._host_calls.close()
+        self._agent_readers.close(error)
         for reader in list(self._readers):
             reader.close(error)
         self._readers.clear()

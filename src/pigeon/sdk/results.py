@@ -105,6 +105,10 @@ class RunRecord:
 
     def make_result(self, state: State) -> Result[Any]:
         """The result of the run, with the session that it was part of."""
+        return self.make_result_of_session(state.session_id, value_or_default(state.session_file, None))
+
+    def make_result_of_session(self, session_id: str, session_file: str | None) -> Result[Any]:
+        """The same for a run of this session."""
         return Result(
             text=self.text,
             output=self._output if self.end_reason == "done" else None,
@@ -112,8 +116,8 @@ class RunRecord:
             usage=self.usage,
             ended=self.end_reason,
             error=self.error,
-            session_id=state.session_id,
-            session_file=value_or_default(state.session_file, None),
+            session_id=session_id,
+            session_file=session_file,
             run_id=None if self._settled is None else value_or_default(self._settled.run_id, None),
         )
 

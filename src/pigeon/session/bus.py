@@ -45,8 +45,13 @@ class Bus:
             if waiting is not None:
                 await waiting
 
+    def announce(self, event: Outbound) -> list[Wait]:
+        """Announce without recording: an event of another session. Returns the waits of the listeners that are
+        behind."""
+        return [wait for kind, announcer, wait in self._announcers if isinstance(event, kind) and announcer(event)]
+
     def _record_and_announce(self, event: Outbound) -> list[Wait]:
         """Returns the waits of the listeners that are behind."""
         for recorder in self._recorders:
             recorder(event)
-        return [wait for kind, announcer, wait in self._announcers if isinstance(event, kind) and announcer(event)]
+        return self.announce(event)

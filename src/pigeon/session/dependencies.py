@@ -21,12 +21,16 @@ from pigeon.session.history.trash import SessionTrash
 from pigeon.session.hooks import Hooks
 from pigeon.session.host.dialogs import Dialogs
 from pigeon.session.host.host_services import HostServices
+from pigeon.session.jobs import Jobs
 from pigeon.session.model_choice import ModelChoice
+from pigeon.session.plan_state import PlanState
+from pigeon.session.policies.run_limits import RunLimits
 from pigeon.session.settings import SessionSettings
 from pigeon.session.todos import Todos
 from pigeon.session.toolset import Toolset
 from pigeon.system.ids import RANDOM_IDS, Ids
 from pigeon.system.shell.shell import Workplace
+from pigeon.wire.agents import AgentInfo, AgentMerged
 from pigeon.wire.answers import (
     BranchInfo,
     FoundText,
@@ -40,9 +44,11 @@ from pigeon.wire.answers import (
 from pigeon.wire.base import Absent, Json, Record
 from pigeon.wire.choices import ApprovalMode
 from pigeon.wire.commands import ChangedFile, RenderHtml
+from pigeon.wire.commands.agents import SpawnAgent
 from pigeon.wire.commands.mcp import McpCompletions, McpResource, McpServers, McpServerState
 from pigeon.wire.content import UserBlock
-from pigeon.wire.messages import ToolResultMessage
+from pigeon.wire.events import AgentChanged
+from pigeon.wire.messages import Message, ToolResultMessage
 from pigeon.wire.steering import Rule
 
 
@@ -85,6 +91,15 @@ class PermissionControl(Protocol):
         ...
 
     def current_permissions(self) -> Permissions: ...
+
+    @property
+    def plan_state(self) -> PlanState:
+        """Whether the model only reads, and submits a plan."""
+        ...
+
+    def leave_plan_mode(self) -> None:
+        """The plan was accepted: return to the mode before."""
+        ...
 
 
 class FolderTrust(Protocol):
@@ -146,6 +161,54 @@ class ToolServers(Protocol):
 
     def fetch_mentioned_content(self, text: str) -> Awaitable[ServerContent] | ServerContent:
         """What a message requests from servers, at once if that is nothing; raises `Refusal` if it cannot be had."""
+        ...
+
+
+class StartedAgents(Protocol):
+    """The agents that this one has started, and those that they have started; `subagents` implements it."""
+
+    def list_agents(self) -> list[AgentInfo]:
+        """All of them, in the order of their start, those that have ended included."""
+        ...
+
+    def describe_running(self) -> list[AgentChanged]:
+        """Those that are running, with what they do, as events would say it."""
+        ...
+
+    def list_messages(self, agent_id: str) -> list[Message]:
+        """The messages of one of them; raises `Refusal` for an unknown one."""
+        ...
+
+    async def spawn(self, request: SpawnAgent) -> str:
+        """Start one for the host; returns its id, raises `Refusal`."""
+        ...
+
+    async def steer(self, agent_id: str, text: str) -> None:
+        """Send a message to a running one; raises `Refusal`."""
+        ...
+
+    async def abort(self, agent_id: str) -> None:
+        """Stop one, with those that it has started, and wait for their end; raises `Refusal` for an unknown one."""
+        ...
+
+    def abort_all(self) -> None:
+        """Stop those in the background at once; the others hang on the run."""
+        ...
+
+    async def stop_all(self) -> None:
+        """Stop all of them, and wait for their end."""
+        ...
+
+    async def remove_leftovers(self) -> None:
+        """Remove what agents have left behind whose process has died."""
+        ...
+
+    def leave_conversation(self) -> None:
+        """Another conversation is open: its agents are others."""
+        ...
+
+    async def merge(self, agent_id: str) -> AgentMerged:
+        """Merge the branch of one that worked in a worktree; raises `Refusal`."""
         ...
 
 
@@ -221,6 +284,9 @@ class Dependencies(Struct, frozen=True, kw_only=True):
     pages: SessionPages
     files: SessionFiles
     tool_servers: ToolServers
+    agents: StartedAgents
+    jobs: Jobs
+    limits_above: RunLimits | None = None  # of a started agent: those of the agent that has started it
     sandbox: Callable[[], SandboxState | Absent]  # the sandbox of commands; absent if none was requested
     now: Callable[[], int]
     ids: Ids = RANDOM_IDS

@@ -116,6 +116,7 @@ class Engine:
         """Stop the current work at once; awaiting the result waits for its end. Queues are kept."""
         self._aborts += 1
         self.activity.cancel()
+        self._dependencies.agents.abort_all()
         return self.activity.wait_for_end()
 
     @property

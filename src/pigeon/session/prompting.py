@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Coroutine, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from types import coroutine
 from typing import TYPE_CHECKING, Any, Literal
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from pigeon.session.client_messages import ClientMessages
     from pigeon.session.policies.final_answer import FinalAnswer
 
+JOB_NOTICE = "job-notice"
 NOTHING_NAMED = ServerContent()
 NO_ADDITIONS = PromptAdditions([])
 HANDLED = Acceptance(disposition="handled", digest="")
@@ -285,13 +286,29 @@ class Prompting:
     def _start_prompted_run(
         self, given: HostMessage, message: UserMessage, scope: Scope, additions: PromptAdditions
     ) -> None:
-        opening: list[Spoken] = [message, *self._next_turn, *additions.messages]
+        opening: list[Spoken] = [message, *self._next_turn, *self._make_job_notices(), *additions.messages]
         policies = () if given.final_answer is None else (given.final_answer,)
         self._engine.start_run(opening, scope, additions.system_prompt, policies, given.limits)
         self._next_turn = []
         prompt = OpenPrompt(given.id, given.final_answer is not None)
         prompt.mark_delivered()
         self._queue.prompts.add(prompt)
+
+    def _make_job_notices(self) -> list[CustomMessage]:
+        """What has ended in the background since the model was last told."""
+        now = self._now()
+        return [
+            CustomMessage(custom_type=JOB_NOTICE, content=text, display=False, timestamp=now)
+            for text in self._dependencies.jobs.take_notices()
+        ]
+
+    def start_run_for_jobs(self) -> None:
+        """Start a run for what has ended in the background, if none is active; does nothing if it cannot start."""
+        if self._activity.is_busy or not self._dependencies.jobs.has_notices:
+            return
+        with suppress(Refusal):
+            scope = self._reserve_run()
+            self._engine.start_run(self._make_job_notices(), scope)
 
     @contextmanager
     def _releasing_on_failure(self) -> Iterator[None]:

@@ -42,7 +42,7 @@ class Session:
         )
         self.models = dependencies.models
         self.system_prompt = SystemPrompt(dependencies.system_prompt, dependencies.toolset, self.transcript)
-        limits = RunLimits(dependencies.settings.limits, self.transcript.journal.session_id)
+        limits = RunLimits(dependencies.settings.limits, self.transcript.journal.session_id, dependencies.limits_above)
         settings, hooks = dependencies.settings, dependencies.hooks
         provider, retry = (
             limits.wrap_summary_provider(dependencies.provider),
@@ -59,6 +59,7 @@ class Session:
             self.transcript, self.activity, compaction, navigation, self.engine.restore_from_branch
         )
         self.prompting = Prompting(dependencies, self.engine, self.queue, self.system_prompt)
+        dependencies.jobs.set_idle_callback(self.prompting.start_run_for_jobs)
         self.shell = HostShell(
             dependencies.workplace, bus, self.transcript, self.activity, dependencies.hooks, dependencies.now
         )
@@ -66,7 +67,7 @@ class Session:
             dependencies.repository,
             dependencies.hooks,
             self.transcript,
-            self.engine.abort_and_settle,
+            self._stop_everything,
             dependencies.trust.resolve_trust,
             self._enter_journal,
             self.announce_commands,
@@ -107,6 +108,7 @@ class Session:
         await preparation.warm(self.models.model)
         self.engine.warm_up()
         self.dependencies.tool_servers.start_connecting()
+        await self.dependencies.agents.remove_leftovers()
         await read_ahead(self.transcript, self.activity, self.models, preparation)
 
     def on_host_disconnected(self) -> None:
@@ -117,12 +119,23 @@ class Session:
 
     async def close(self) -> None:
         self.on_host_disconnected()
+        await self.end()
+
+    async def end(self) -> None:
+        """End the conversation; the host stays, and so does what is shared with other agents."""
+        await self.dependencies.agents.stop_all()
+        await self.dependencies.jobs.stop_all()
         self.todos.close()
         self.activity.close()
         self.shell.abort()
         await self.activity.wait_until_idle()
         await self.dependencies.tool_servers.close()
         self.journal.close()
+
+    async def _stop_everything(self) -> None:
+        await self.engine.abort_and_settle()
+        await self.dependencies.agents.stop_all()
+        await self.dependencies.jobs.stop_all()
 
     def _enter_journal(self, journal: Journal, reason: Reason) -> None:
         """Switch to another journal; everything of the old conversation has ended."""
@@ -133,6 +146,7 @@ class Session:
             self.dependencies.trust.switch_folder(journal.cwd)
             self.shell.set_workplace(self.dependencies.move_to(journal.cwd))
         self.transcript.switch_journal(journal)
+        self.dependencies.agents.leave_conversation()
         self.engine.limits.enter_conversation(journal.session_id)
         self._apply_journal(restore=reason == "resume")
 

@@ -96,12 +96,25 @@ class Toolset:
         self._lent: dict[str, Tool] = {}
         self._deferred: dict[str, Tool] = {}
         self._active = [name for name in active if name in self._tools]
+        self._on_active_changed: Callable[[], None] = lambda: None
         self._choose = choose
         self._admits = admits
         self.facts_of = facts_of
         self._declared: DeclaredTools | None = None
         self._prepare: Callable[[], None] | None = None
         self.missing = MissingTools(self.callable_tools, admits)
+
+    def admits(self, name: str) -> bool:
+        """Whether the options let this tool become active."""
+        return self._admits(name)
+
+    def set_active_callback(self, on_changed: Callable[[], None]) -> None:
+        """Call this whenever other tools are active."""
+        self._on_active_changed = on_changed
+
+    def _change_active(self, names: Iterable[str]) -> None:
+        self._active = list(names)
+        self._on_active_changed()
 
     def set_before_use_callback(self, prepare: Callable[[], None]) -> None:
         """Call this once, before the tools are next sent to a model."""
@@ -113,7 +126,7 @@ class Toolset:
         if restore and self._choose is not None:
             lent = [name for name in self._active if name in self._lent]
             chosen = self._choose(list(self._tools), self._declared)
-            self._active = list(dict.fromkeys([*chosen, *lent]))
+            self._change_active(dict.fromkeys([*chosen, *lent]))
 
     def make_declaration(self, now: Callable[[], int]) -> SystemMessage | None:
         """The message to record before the next request, or None if the branch has declared these tools.
@@ -153,7 +166,7 @@ class Toolset:
         """Remove a tool that was registered later."""
         self._tools.pop(name, None)
         self._deferred.pop(name, None)
-        self._active = [active for active in self._active if active != name or name in self._lent]
+        self._change_active(active for active in self._active if active != name or name in self._lent)
 
     def try_defer(self, tool: Tool) -> bool:
         """Add a tool that is not shown to the model, which may call it by name; returns False if the options exclude
@@ -189,7 +202,7 @@ class Toolset:
     def activate_tool(self, name: str) -> None:
         """Activate a tool; does nothing if it is unknown or already active."""
         if name not in self._active and (name in self._tools or name in self._lent):
-            self._active.append(name)
+            self._change_active([*self._active, name])
 
     def is_name_taken(self, name: str) -> bool:
         """True if an active tool of our own has this name."""
@@ -199,7 +212,7 @@ class Toolset:
         """Replace the host's tools; a name that existed before stays active or inactive."""
         before = self._lent
         self._lent = dict(tools)
-        self._active = [name for name in self._active if name in tools or name not in before]
+        self._change_active(name for name in self._active if name in tools or name not in before)
         for name in shown:
             if name not in before:
                 self.activate_tool(name)
@@ -211,9 +224,13 @@ class Toolset:
     def all_tools(self) -> list[Tool]:
         return list({**self._tools, **self._deferred, **self._lent}.values())
 
+    def all_names(self) -> list[str]:
+        """The names of all tools, without asking these for more."""
+        return list({**self._tools, **self._deferred, **self._lent})
+
     def set_active(self, names: Iterable[str]) -> None:
         """Activate exactly these tools; unknown names are left out."""
-        self._active = [name for name in dict.fromkeys(names) if name in self._tools or name in self._lent]
+        self._change_active(name for name in dict.fromkeys(names) if name in self._tools or name in self._lent)
 
     def active_tools(self) -> dict[str, Tool]:
         return {name: self._require_tool(name) for name in self._active}

@@ -18,7 +18,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Mapping, Sequence
 
-from pigeon.system.process.run_program import run_program
+from pigeon.system.process.run_program import ProgramResult, run_program
 from pigeon.system.process.start import ProcessOwner
 from pigeon.system.process.variables import ProgramEnvironment, persons_environment, plain_environment
 from pigeon.wire.errors import PigeonError
@@ -115,6 +115,15 @@ class Git:
         """The output of git for an `OwnRepository`, with nothing in `environment` but what that has chosen."""
         return await self._run(arguments, work_tree, environment, OWN_SECONDS, stdin)
 
+    async def try_in_own(
+        self, arguments: Sequence[str], work_tree: str, environment: ProgramEnvironment
+    ) -> tuple[bytes, bool]:
+        """The output of git for an `OwnRepository`, and whether it ended with 0 and not with 1."""
+        result = await self._start(arguments, work_tree, environment, OWN_SECONDS, None)
+        if result.code not in (0, 1):
+            raise GitError(f"git: {_extract_error(result.stderr)}")
+        return result.stdout, not result.code
+
     async def _run(
         self,
         arguments: Sequence[str],
@@ -123,6 +132,19 @@ class Git:
         seconds: float = GIT_SECONDS,
         stdin: bytes | None = None,
     ) -> bytes:
+        result = await self._start(arguments, cwd, environment, seconds, stdin)
+        if result.code:
+            raise GitError(f"git: {_extract_error(result.stderr)}")
+        return result.stdout
+
+    async def _start(
+        self,
+        arguments: Sequence[str],
+        cwd: str,
+        environment: ProgramEnvironment,
+        seconds: float,
+        stdin: bytes | None,
+    ) -> ProgramResult:
         argv = ["git", *_OPTIONS, *arguments]
         try:
             result = await run_program(
@@ -139,9 +161,7 @@ class Git:
         if result.killed:
             name = next(word for word in arguments if not word.startswith("-"))
             raise GitTookTooLong(f"git {name} took longer than {seconds:g} s, or printed too much")
-        if result.code:
-            raise GitError(f"git: {_extract_error(result.stderr)}")
-        return result.stdout
+        return result
 
 
 class OwnRepository:
@@ -155,6 +175,7 @@ class OwnRepository:
         self, git: Git, folder: str, work_tree: str, settings: Sequence[str], environment: ProgramEnvironment
     ) -> None:
         self._git = git
+        self.folder = folder
         self._work_tree = work_tree
         self._settings = settings
         self._environment = environment.with_added({"GIT_DIR": folder, "GIT_WORK_TREE": work_tree})
@@ -162,6 +183,19 @@ class OwnRepository:
     async def run(self, *arguments: str, stdin: bytes | None = None) -> bytes:
         """The output of git; raises `GitError`."""
         return await self._git.run_in_own((*self._settings, *arguments), self._work_tree, self._environment, stdin)
+
+    async def try_run(self, *arguments: str) -> tuple[bytes, bool]:
+        """The output of a command that ends with 0 or 1, and whether it was 0; raises `GitError` for any other code."""
+        return await self._git.try_in_own((*self._settings, *arguments), self._work_tree, self._environment)
+
+    async def write_foreign_index(self, index: str, entries: bytes) -> None:
+        """Replace entries in the index of the folder's own repository: `MODE OBJECT<tab>PATH`, each with a NUL.
+
+        Git looks at files there, too, so that is done with the settings of this repository.
+        """
+        environment = self._environment.with_added({"GIT_INDEX_FILE": index})
+        arguments = (*self._settings, "update-index", "-z", "--index-info")
+        await self._git.run_in_own(arguments, self._work_tree, environment, entries)
 
     async def stage_changes(self) -> None:
         """Bring the index up to date with the work tree, except for ignored files.

@@ -13,17 +13,20 @@ from pigeon.config.tool_selection import ToolSelection, is_match, parse_option_s
 from pigeon.sandbox.control import SandboxControl
 from pigeon.session.context.transcript import Transcript
 from pigeon.session.host.host_services import HostServices
+from pigeon.session.jobs import Jobs
 from pigeon.session.todos import Todos
 from pigeon.session.toolset import DeclaredTools, Toolset
 from pigeon.system.environment import Environment
 from pigeon.system.paths import PathResolver, is_process_memory
 from pigeon.system.project_files import ProjectFiles
 from pigeon.system.shell.shell import Workplace
-from pigeon.tools.base import ToolParts
+from pigeon.tools.base import TaskRunner, ToolParts
+from pigeon.tools.bash import BashTool
 from pigeon.tools.catalog import DEFAULT_TOOLS, built_in_tools, facts_of, list_plan_tool_names
 from pigeon.tools.file_access import FileAccess
 from pigeon.tools.images.fitting import GuardedFitter
 from pigeon.tools.images.prompt_images import PromptImages
+from pigeon.tools.jobs import JobsTool
 from pigeon.tools.searching.ripgrep import Ripgrep
 from pigeon.tools.todo import TodoTool
 from pigeon.tools.workplaces import Workplaces
@@ -47,7 +50,7 @@ class ToolOptions(Struct, frozen=True, kw_only=True):
 class AgentTools:
     """The tools and their working folder; `move_to` creates them again for another folder."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what tools are made from
         self,
         options: ToolOptions,
         environment: Environment,
@@ -56,29 +59,41 @@ class AgentTools:
         transcript: Transcript,
         workplaces: Workplaces,
         post: Callable[[Outbound], None],
+        *,
+        agents: TaskRunner | None = None,
+        starter: AgentTools | None = None,
     ) -> None:
+        """`agents` starts other agents. `starter` has the tools of the agent that has started this one: both work with
+        the same services of the host."""
         self._options = options
         self._environment = environment
         self._settings = settings
         self._transcript = transcript
         self._sandbox = sandbox
         self._workplaces = workplaces
+        self._agents = agents
         self.workplace = workplaces.make_workplace(transcript.journal.cwd)
         # Terminals of a host would be outside the sandbox.
-        self.host_services = HostServices(
-            post,
-            environment.ids.request_id,
-            transcript.folder,
-            environment.variables,
-            walled=sandbox.is_enclosing,
-            steered=lambda path: sandbox.policy is not None and sandbox.policy.can_commands_redirect(path),
+        self.host_services: HostServices = (
+            starter.host_services
+            if starter
+            else HostServices(
+                post,
+                environment.ids.request_id,
+                transcript.folder,
+                environment.variables,
+                walled=sandbox.is_enclosing,
+                steered=lambda path: sandbox.policy is not None and sandbox.policy.can_commands_redirect(path),
+            )
         )
-        self._fitter = GuardedFitter(sandbox.processes)
-        self.images = PromptImages(self._fitter, self._should_resize)
+        self._fitter: GuardedFitter = starter._fitter if starter else GuardedFitter(sandbox.processes)
+        self.images: PromptImages = starter.images if starter else PromptImages(self._fitter, self._should_resize)
         self.todos = Todos(post, list_plan_tool_names(), settings.tasks.todo_clear_delay, self._activate_plan_tool)
+        self.jobs = Jobs(post, settings.jobs.start_run)
         tools = self._make_built_in_tools()
         self._choice = ToolChoice(options, settings, list(tools))
         self.toolset = Toolset(tools, (), self._choice.choose_active_tools, self._choice.can_activate, facts_of)
+        self.toolset.set_active_callback(self._update_background)
 
     def add_tools(self, tools: Mapping[str, Tool]) -> None:
         """Add tools of extensions, which replace built-in ones of the same name."""
@@ -86,7 +101,7 @@ class AgentTools:
 
     def report_unknown_names(self, report: Callable[[str], None]) -> None:
         """Report names that no tool has; tools of the host come later and may be missing."""
-        known = sorted(tool.spec.name for tool in self.toolset.all_tools())
+        known = sorted(self.toolset.all_names())
         for problem in self._choice.find_unknown_names(known):
             report(problem)
 
@@ -99,7 +114,14 @@ class AgentTools:
         """Switch to another working folder."""
         self.workplace = self._workplaces.make_workplace(cwd)
         self.toolset.replace_implementations(self._make_built_in_tools())
+        self._update_background()
         return self.workplace
+
+    def _update_background(self) -> None:
+        """Let the model start commands in the background while it has the tool that looks after them."""
+        shell = self.toolset.find_tool(BashTool.name)
+        if isinstance(shell, BashTool):
+            shell.offer_background(self.toolset.is_active(JobsTool.name))
 
     def _activate_plan_tool(self) -> None:
         """Show the plan to the model as soon as the host has made one, unless the options exclude the tool."""
@@ -144,6 +166,8 @@ class AgentTools:
             host=self.host_services,
             plan=None if self._options.no_tools or self._options.no_builtin_tools else self.todos,
             sandbox=self._policy,
+            jobs=self.jobs,
+            agents=self._agents,
         )
         return dict(built_in_tools(parts))
 

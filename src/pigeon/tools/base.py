@@ -18,6 +18,7 @@ from pigeon.agent.inference import ToolSpec
 from pigeon.agent.interfaces import Access, ArgumentSubject, HostAccess, PathSubject, Subject, ToolRun
 from pigeon.agent.tool_facts import ToolFacts
 from pigeon.system.paths import HeldPath, PathResolver
+from pigeon.wire.agents import AgentIsolation, AgentType
 from pigeon.wire.base import ABSENT, Absent, Json
 from pigeon.wire.content import TextContent
 from pigeon.wire.errors import ToolFailed
@@ -26,6 +27,7 @@ from pigeon.wire.steering import TodoPhase
 
 if TYPE_CHECKING:
     from pigeon.sandbox.policy import SandboxPolicy
+    from pigeon.session.jobs import Jobs
     from pigeon.system.shell.shell import Workplace
     from pigeon.tools.file_access import FileAccess
     from pigeon.tools.images.fitting import ImageFitter
@@ -42,12 +44,37 @@ class Plan(Protocol):
     def replace_phases(self, phases: list[TodoPhase]) -> None: ...
 
 
+class AgentRequest(Struct, frozen=True, kw_only=True):
+    """What the model, or the program, wants of another agent."""
+
+    prompt: str
+    agent: str | None = None
+    title: str | None = None
+    background: bool = False
+    resume: str | None = None
+    isolation: AgentIsolation = "none"
+    output_schema: Json | Absent = ABSENT
+
+
+class TaskRunner(Protocol):
+    """What starts agents for a call of `task`: `subagents/spawning.py`."""
+
+    def list_types(self) -> list[AgentType]:
+        """The types that may be started; empty if this agent may start none."""
+        ...
+
+    async def run_task(self, request: AgentRequest, run: ToolRun) -> ToolOutcome:
+        """Run an agent to its end, or start it in the background; raises `ToolFailed`."""
+        ...
+
+
 class ToolParts(Struct, frozen=True):
     """The parts of built-in tools, for one working directory.
 
     `resize_images` is asked anew for each image. With `declared` the model may say of a command that it is
     independent. `host` may have taken over files and commands.
-    There is no `plan` where the options leave out built-in tools. `sandbox` returns the policy in force, if any.
+    There is no `plan` where the options leave out built-in tools. `sandbox` returns the policy in force, if any. `jobs`
+    has what runs in the background, `agents` starts other agents, if this one may.
     """
 
     place: Workplace
@@ -60,6 +87,8 @@ class ToolParts(Struct, frozen=True):
     host: HostAccess
     plan: Plan | None
     sandbox: Callable[[], SandboxPolicy | None]
+    jobs: Jobs
+    agents: TaskRunner | None = None
 
 
 class BaseTool:
@@ -90,7 +119,7 @@ class BaseTool:
 
     def prepare(self, arguments: dict[str, Json]) -> dict[str, Json]:
         """The arguments that the tool knows, in today's form; gates and the tool see no others."""
-        known = self.parameters["properties"]
+        known = self.spec.parameters["properties"]
         arguments = self.modernize_arguments(arguments)
         if arguments.keys() <= known.keys():
             return arguments

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
@@ -28,13 +28,22 @@ from pigeon.wire.events import ToolOutcome
 
 if TYPE_CHECKING:
     from pigeon.sandbox.policy import SandboxPolicy
+    from pigeon.session.jobs import Job, Jobs
     from pigeon.system.shell.output import Capture
 
+STARTED = "Started in the background as {id}. You are told when it has ended; the tool jobs looks after it."
+SENT = "The user has sent the command to the background, where it goes on as {id}. Its output so far is below."
 PARALLEL: dict[str, Json] = {
     "parallel": {
         "type": "boolean",
         "description": "True if the command may run in parallel with the neighbouring calls of this answer: it neither "
         "depends on them nor changes what they work on",
+    },
+}
+BACKGROUND: dict[str, Json] = {
+    "background": {
+        "type": "boolean",
+        "description": "True to let it run on and go on at once; the result is the id of a job",
     },
 }
 UNSANDBOXED: dict[str, Json] = {
@@ -72,9 +81,11 @@ class BashTool(BaseTool):
         other_names=("shell",),
     )
 
-    def __init__(self, place: Workplace, host: HostAccess = NO_HOST) -> None:
+    def __init__(self, place: Workplace, host: HostAccess = NO_HOST, jobs: Jobs | None = None) -> None:
         self._place = place
         self._host = host
+        self._jobs = jobs
+        self._offers_background = False
 
     @classmethod
     def create(cls, parts: ToolParts) -> BashTool:
@@ -82,8 +93,25 @@ class BashTool(BaseTool):
         access outside."""
         place, policy = parts.place, parts.sandbox()
         if policy is not None:
-            return (DeclaringSandboxedBashTool if parts.declared else SandboxedBashTool)(place, policy, parts.sandbox)
-        return (DeclaringBashTool if parts.declared else BashTool)(place, parts.host)
+            return (DeclaringSandboxedBashTool if parts.declared else SandboxedBashTool)(
+                place, policy, parts.sandbox, parts.jobs
+            )
+        return (DeclaringBashTool if parts.declared else BashTool)(place, parts.host, parts.jobs)
+
+    @cached_property
+    def spec(self) -> ToolSpec:
+        """The tool's description for the model; another one while commands may be started in the background."""
+        parameters = _add_parameters(self.parameters, BACKGROUND) if self._offers_background else self.parameters
+        return ToolSpec(self.name, self._describe(), parameters, self.strict)
+
+    def offer_background(self, offers: bool) -> None:
+        """Whether the model may start commands in the background, for which it needs the tool that looks after them."""
+        if offers != self._offers_background:
+            self._offers_background = offers
+            self.__dict__.pop("spec", None)
+
+    def _describe(self) -> str:
+        return self.description
 
     def resolve_subject(self, arguments: dict[str, Json]) -> CommandSubject:
         return CommandSubject(str(arguments["command"]))
@@ -97,6 +125,8 @@ class BashTool(BaseTool):
     ) -> ToolOutcome:
         subject = _subject_of(run)
         timeout = _parse_timeout(arguments.get("timeout"))
+        if arguments.get("background") is True:
+            return await self._start_in_background(subject, run, timeout)
         await run.update(ToolOutcome(content=[]))
 
         async def show(capture: Capture) -> None:
@@ -107,17 +137,52 @@ class BashTool(BaseTool):
         if self._host.runs_commands:
             return _make_outcome(await self._run_at_host(subject.command, run, timeout), timeout, explain)
         try:
-            result = await run_shell(
+            result = await self._run_here(subject, run, timeout, show)
+        except ShellMissing as error:
+            raise ToolFailed(str(error)) from error
+        return result if isinstance(result, ToolOutcome) else _make_outcome(result, timeout, explain)
+
+    async def _run_here(
+        self,
+        subject: CommandSubject,
+        run: ToolRun,
+        timeout: float | None,
+        show: Callable[[Capture], Awaitable[None]],
+    ) -> ShellResult | ToolOutcome:
+        """Run the command to its end, unless it is sent to the background meanwhile."""
+        place = self._place
+        if self._jobs is None:
+            return await run_shell(
+                subject.command, place, scope=run.scope, timeout=timeout, on_progress=show, outside=subject.outside
+            )
+        from pigeon.tools.background_commands import BackgroundCommand, WaitingCommand
+
+        waiting = WaitingCommand(self._jobs, place, subject.command, run.call_id, run.scope)
+        ended = await waiting.wait(
+            run_shell(
                 subject.command,
-                self._place,
-                scope=run.scope,
+                place,
+                scope=waiting.scope,
                 timeout=timeout,
                 on_progress=show,
                 outside=subject.outside,
+                tap=waiting.tap,
+            )
+        )
+        return _make_job_outcome(ended, SENT) if isinstance(ended, BackgroundCommand) else ended
+
+    async def _start_in_background(self, subject: CommandSubject, run: ToolRun, timeout: float | None) -> ToolOutcome:
+        if self._jobs is None or self._host.runs_commands:
+            raise ToolFailed("Commands run at the host here, so none can be left in the background. Run it without.")
+        from pigeon.tools.background_commands import start_in_background
+
+        try:
+            job = await start_in_background(
+                subject.command, self._place, self._jobs, run.call_id, subject.outside, timeout
             )
         except ShellMissing as error:
             raise ToolFailed(str(error)) from error
-        return _make_outcome(result, timeout, explain)
+        return _make_job_outcome(job, STARTED)
 
     async def _run_at_host(self, command: str, run: ToolRun, timeout: float | None) -> ShellResult:
         """Only the end is reported, because the host itself shows the output."""
@@ -141,18 +206,22 @@ class SandboxedBashTool(BashTool):
 
     parameters: ClassVar[dict[str, Json]] = _add_parameters(BashTool.parameters, UNSANDBOXED)
 
-    def __init__(self, place: Workplace, policy: SandboxPolicy, sandbox: Callable[[], SandboxPolicy | None]) -> None:
-        super().__init__(place)
+    def __init__(
+        self,
+        place: Workplace,
+        policy: SandboxPolicy,
+        sandbox: Callable[[], SandboxPolicy | None],
+        jobs: Jobs | None = None,
+    ) -> None:
+        super().__init__(place, jobs=jobs)
         self._policy = policy
         self._sandbox = sandbox
 
-    @cached_property
-    def spec(self) -> ToolSpec:
-        """The tool's description for the model, with what the wall allows."""
+    def _describe(self) -> str:
+        """The description with what the wall allows."""
         from pigeon.sandbox.explaining import HOW_TO_ASK, describe_policy
 
-        told = f"{self.description} {describe_policy(self._policy)} {HOW_TO_ASK}"
-        return ToolSpec(self.name, told, self.parameters, self.strict)
+        return f"{self.description} {describe_policy(self._policy)} {HOW_TO_ASK}"
 
     def resolve_subject(self, arguments: dict[str, Json]) -> CommandSubject:
         """The command, and whether it is to run outside."""
@@ -172,6 +241,12 @@ class DeclaringSandboxedBashTool(SandboxedBashTool):
     """A sandboxed `bash` whose calls may also declare themselves independent."""
 
     parameters: ClassVar[dict[str, Json]] = _add_parameters(SandboxedBashTool.parameters, PARALLEL)
+
+
+def _make_job_outcome(job: Job, lead: str) -> ToolOutcome:
+    info, part = job.info, job.read(0)
+    text = lead.format(id=info.job_id) + (f"\n\n{part.text}" if part.text else "")
+    return make_text_outcome(text, {"jobId": info.job_id, "status": info.status, "next": part.next})
 
 
 def _subject_of(run: ToolRun) -> CommandSubject:

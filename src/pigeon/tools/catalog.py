@@ -16,9 +16,11 @@ from pigeon.tools.bash import BashTool
 from pigeon.tools.edit import EditTool
 from pigeon.tools.find import FindTool
 from pigeon.tools.grep import GrepTool
+from pigeon.tools.jobs import JobsTool
 from pigeon.tools.ls import LsTool
 from pigeon.tools.read import ReadTool
 from pigeon.tools.server_tools import PREFIX, SEARCH, SEARCH_FACTS, server_tool_facts
+from pigeon.tools.task import TaskTool
 from pigeon.tools.todo import TodoTool
 from pigeon.tools.write import WriteTool
 
@@ -35,6 +37,8 @@ TOOLS: list[type[BaseTool]] = [
     FindTool,
     LsTool,
     TodoTool,
+    TaskTool,
+    JobsTool,
 ]
 DEFAULT_TOOLS = (ReadTool.name, BashTool.name, EditTool.name, WriteTool.name)
 # Rules for these also apply to files that a command reads and writes by redirection; searching counts as reading.
@@ -65,6 +69,11 @@ def facts_of_recorded(name: str) -> ToolFacts:
         if lower == known or lower in facts.other_names:
             return facts
     return facts_of(name)
+
+
+def built_in_names() -> frozenset[str]:
+    """The names of all tools that come with Pigeon."""
+    return frozenset(all_facts())
 
 
 def list_plan_tool_names() -> tuple[str, ...]:

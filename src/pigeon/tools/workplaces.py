@@ -52,8 +52,7 @@ class Workplaces:
         self._transcript = transcript
         self._models = models
         self._redactor = redactor
-        self._outputs = Artifacts(self._find_saved_outputs_folder, temporary_outputs_folder(environment))
-        sandbox.set_artifacts_source(self._find_saved_outputs_folder)
+        self._outputs = Artifacts(self.find_saved_outputs_folder, temporary_outputs_folder(environment))
 
     def make_workplace(self, cwd: str) -> Workplace:
         settings, environment = self._settings, self._environment
@@ -77,7 +76,8 @@ class Workplaces:
             outside_environment=self._outside_variables,
         )
 
-    def _find_saved_outputs_folder(self) -> str | None:
+    def find_saved_outputs_folder(self) -> str | None:
+        """Where the long outputs of a conversation are that is on disk."""
         journal = self._transcript.journal
         return FileStore.outputs_folder_of(journal.file) if journal.file and journal.is_saved else None
 

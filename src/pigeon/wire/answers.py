@@ -558,9 +558,21 @@ class SubagentSubscription(Record, kw_only=True):
 
 
 class Subagents(Record, kw_only=True):
-    """Answer of `get_subagents`: always an empty list."""
+    """Answer of `get_subagents`: those that are running."""
 
     subagents: list[Json]
+
+
+class SubagentPage(Record, kw_only=True):
+    """Answer of `get_subagent_messages`: the entries and messages between two bytes of the file. `reset` says that the
+    file is shorter than asked, so that this page begins with its first entry."""
+
+    session_file: str
+    from_byte: int
+    next_byte: int
+    reset: bool
+    entries: list[Json]
+    messages: list[Json]
 
 
 class LoginProviders(Record, kw_only=True):

@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from typing import Literal, get_args
 
 DialectName = Literal["pi", "pi-latest", "pi-0.73", "omp", "xcsh", "companion"]
-Feature = Literal["deltas", "seq", "trust", "permissions", "attribution", "mcp", "selection", "explanations"]
+Feature = Literal["deltas", "seq", "trust", "permissions", "attribution", "mcp", "selection", "explanations", "agents"]
 ALL_FEATURES: tuple[Feature, ...] = get_args(Feature)
 SandboxMode = Literal["off", "read-only", "workspace"]
-ApprovalMode = Literal["always-ask", "write", "yolo"]
+ApprovalMode = Literal["plan", "always-ask", "write", "yolo"]
 # The strictest first.
 APPROVAL_MODES: tuple[ApprovalMode, ...] = get_args(ApprovalMode)
 Verdict = Literal["allow", "ask", "deny"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import Literal
 
 from pigeon.wire.base import ABSENT, Absent, Json, Outgoing
@@ -26,8 +27,11 @@ class SelectRequest(_Request, tag="select", kw_only=True):
     """Choose one of the options; answered with `value`.
 
     A question about permission also says which tool call it is about: `toolCallId`, `toolName`, the arguments it would
-    run with, and for a call that changes a file what would change.
+    run with, and for a call that changes a file what would change. `agentId` and `agent`, for hosts with the
+    feature `agents`, are the started agent whose call it is, and its type, which the title names, too.
     """
+
+    member_features = MappingProxyType({"agent_id": "agents", "agent": "agents"})
 
     title: str
     options: list[str]
@@ -36,6 +40,8 @@ class SelectRequest(_Request, tag="select", kw_only=True):
     tool_name: str | Absent = ABSENT
     args: dict[str, Json] | Absent = ABSENT
     diff: str | Absent = ABSENT
+    agent_id: str | Absent = ABSENT
+    agent: str | Absent = ABSENT
 
 
 class ConfirmRequest(_Request, tag="confirm", kw_only=True):

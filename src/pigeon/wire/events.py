@@ -10,6 +10,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import Literal
 
+from pigeon.wire.agents import AgentInfo, AgentWork, JobInfo
 from pigeon.wire.answers import Compacted, QueueItem, State
 from pigeon.wire.base import ABSENT, Absent, Json, Outgoing, Record
 from pigeon.wire.commands.mcp import McpServerState
@@ -22,7 +23,7 @@ from pigeon.wire.steering import LimitReached, Rule, TodoTask
 
 CompactionReason = Literal["manual", "threshold", "overflow", "idle"]
 # What a tool does; the `plan` is that of the conversation.
-ToolKind = Literal["read", "search", "edit", "execute", "plan", "other"]
+ToolKind = Literal["read", "search", "edit", "execute", "plan", "agent", "other"]
 
 
 class ToolOutcome(Record, kw_only=True):
@@ -115,12 +116,16 @@ class Event(Outgoing, tag_field="type", kw_only=True):
     """Anything that is sent without a request; `seq` numbers it for hosts with that feature.
 
     `runId` is for hosts with the feature `attribution`: the run in which it happened, or whose end it reports.
+    `agentId` is for hosts with the feature `agents`: the agent that it is about, one that was started by the agent
+    `parentAgentId`. Events of the conversation itself have neither.
     """
 
     always_sent = False
 
     seq: int | Absent = ABSENT
     run_id: str | Absent = ABSENT
+    agent_id: str | Absent = ABSENT
+    parent_agent_id: str | Absent = ABSENT
 
 
 class AgentStart(Event, tag="agent_start", kw_only=True):
@@ -603,6 +608,56 @@ class SelectionChanged(Event, tag="selection_changed", kw_only=True):
     leaf_id: str | None
 
 
+class AgentChanged(Event, tag="agent_changed", kw_only=True):
+    """An agent was started, is at work on something else, or has ended; only for hosts with the feature `agents`."""
+
+    feature = "agents"
+
+    agent: AgentInfo
+    work: AgentWork
+
+
+class AgentEvent(Event, tag="agent_event", kw_only=True):
+    """An event of an agent that was started. Only inside the process: clients with the feature `agents` get the event
+    itself, with both ids, and oh-my-pi's a `subagent_event`."""
+
+    dialects = ()
+
+    event: Json
+
+
+class JobChanged(Event, tag="job_changed", kw_only=True):
+    """A command or agent in the background has begun or ended; only for hosts with the feature `agents`."""
+
+    feature = "agents"
+
+    job: JobInfo
+
+
+class SubagentLifecycle(Event, tag="subagent_lifecycle", kw_only=True):
+    """oh-my-pi's word for: an agent has begun or ended. For clients that have subscribed."""
+
+    dialects = ("omp", "xcsh")
+
+    payload: Json
+
+
+class SubagentProgress(Event, tag="subagent_progress", kw_only=True):
+    """What an agent is doing, as oh-my-pi says it. For clients that have subscribed."""
+
+    dialects = ("omp", "xcsh")
+
+    payload: Json
+
+
+class SubagentEvent(Event, tag="subagent_event", kw_only=True):
+    """An event of an agent, as oh-my-pi says it. For clients that have subscribed to events."""
+
+    dialects = ("omp", "xcsh")
+
+    payload: Json
+
+
 class McpServerChanged(Event, tag="mcp_server_changed", kw_only=True):
     """A tool server's state has changed, or what it offers; only for hosts with the feature `mcp`.
 
@@ -640,6 +695,7 @@ ALL: tuple[type[Record], ...] = (
     SummarizationRetryScheduled, SummarizationRetryAttemptStart, SummarizationRetryFinished,
     SessionInfoChanged, ThinkingLevelChanged, EntryAppended, BashExecutionUpdate,
     TtsrTriggered, TodoReminder, TodoAutoClear, ExtensionError, TrustRequired, SelectionChanged,
+    AgentChanged, JobChanged, SubagentLifecycle, SubagentProgress, SubagentEvent,
     McpServerChanged, AgentRestarted, Gap, ErrorEvent, Ready,
     HostToolCall, HostToolCancel, HostFileRead, HostFileWrite, HostCommandRun, HostServiceCancel, FileChanged,
     PermissionResolved,

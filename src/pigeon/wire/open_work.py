@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from pigeon.wire import codec
+from pigeon.wire.agents import UNFINISHED
 from pigeon.wire.base import Json
 from pigeon.wire.dialogs import REQUEST
 
@@ -25,6 +26,7 @@ class EventHead(Struct, rename="camel"):
 
     type: str = ""
     method: str = ""
+    agent_id: str = ""
     tool_name: msgspec.Raw = msgspec.Raw(b"")
 
     def is_about_tool(self, name: str) -> bool:
@@ -65,13 +67,14 @@ class OpenWork:
         self.message: int | None = None
         self.messages = 0
         self.queue: bytes | None = None
+        self._background: set[str] = set()
         self._tools: dict[str, int] = {}
         self._asked: dict[str, int] = {}
 
     @property
     def is_busy(self) -> bool:
         """True if a stop would cut something off."""
-        return self.running or bool(self.questions)
+        return self.running or bool(self.questions or self._background)
 
     @property
     def first_open_number(self) -> int | None:
@@ -89,13 +92,30 @@ class OpenWork:
     def track_line(self, line: bytes, number: int) -> EventHead:
         """Follow the next line, with its number; returns its head."""
         head = head_of(line)
-        if head.type in _ENDS:
+        if head.agent_id and head.type != REQUEST:
+            return head  # of an agent that the conversation has started, which is a part of its own work
+        if head.type == "agent_changed":
+            self._track_agent(_decode_members(line).get("agent"))
+        elif head.type == "job_changed":
+            self._track_job(_decode_members(line).get("job"))
+        elif head.type in _ENDS:
             self._track_event(head.type, line, number)
         elif head.type == REQUEST and head.method in ANSWERED:
             self._add_question(line, number)
         elif head.type == REQUEST and head.method == "cancel":
             self.questions.pop(str(_decode_members(line).get("targetId")), None)
         return head
+
+    def _track_agent(self, agent: Json) -> None:
+        if isinstance(agent, dict):
+            self._track_background(agent.get("agentId"), agent.get("status") in UNFINISHED)
+
+    def _track_job(self, job: Json) -> None:
+        if isinstance(job, dict):
+            self._track_background(job.get("jobId"), job.get("status") == "running")
+
+    def _track_background(self, id: Json, runs: bool) -> None:
+        (self._background.add if runs else self._background.discard)(str(id))
 
     def _add_question(self, line: bytes, number: int) -> None:
         id = str(_decode_members(line).get("id"))
@@ -125,6 +145,7 @@ class OpenWork:
                 self.queue = line
             case "agent_restarted":
                 self.queue = None
+                self._background.clear()
             case "host_tool_call":
                 self._add_question(line, number)
             case "host_tool_cancel":

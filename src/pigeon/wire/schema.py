@@ -19,13 +19,13 @@ from typing import Annotated, Any, Literal, NoReturn, Union, get_args, get_origi
 
 import msgspec
 
-from pigeon.wire import answers, commands, content, dialogs, entries, events, messages, model, steering
+from pigeon.wire import agents, answers, commands, content, dialogs, entries, events, messages, model, steering
 from pigeon.wire.base import Absent, Record, intended_hint
 from pigeon.wire.commands import Command
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _MODULES: tuple[ModuleType, ...] = (
-    answers, commands, content, dialogs, entries, events, messages, model, steering,
+    agents, answers, commands, content, dialogs, entries, events, messages, model, steering,
 )  # fmt: skip
 _PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", NoneType: "null"}
 _UNIONS = (Union, UnionType)

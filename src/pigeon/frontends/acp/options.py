@@ -13,6 +13,7 @@ from pigeon.wire.model import LEVELS, Model
 MODE, MODEL, THINKING = "mode", "model", "thought_level"
 # What is shown of each, in the order of `APPROVAL_MODES`.
 MODES: dict[ApprovalMode, tuple[str, str]] = {
+    "plan": ("Plan", "The agent reads and proposes a plan; nothing is changed until you accept it"),
     "always-ask": ("Ask always", "Asks before every change, command and tool that does more than read"),
     "write": ("Ask before commands", "Reads and changes files without asking; asks before commands and other tools"),
     "yolo": ("Do not ask", "Asks only where the permission rules of your settings say so"),

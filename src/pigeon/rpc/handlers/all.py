@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pigeon.rpc.handlers import (
+    agents,
     connection,
     export,
     host_tools,
@@ -22,6 +23,6 @@ from pigeon.rpc.router import registered_handlers
 HANDLERS = registered_handlers()
 
 __all__ = [
-    "HANDLERS", "connection", "export", "host_tools", "models", "modes", "permissions",
+    "HANDLERS", "agents", "connection", "export", "host_tools", "models", "modes", "permissions",
     "prompting", "sessions", "shell", "state", "subagents", "todos", "trust",
 ]  # fmt: skip

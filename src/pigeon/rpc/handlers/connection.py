@@ -7,9 +7,9 @@ from typing import NoReturn
 from pigeon.rpc.router import handles
 from pigeon.rpc.session_connection import SessionConnection
 from pigeon.session.session import Session
-from pigeon.wire.answers import EventFilter, Integrations, ModelReadiness, Welcome
+from pigeon.wire.answers import EventFilter, Integrations, ModelReadiness, SubagentSubscription, Welcome
 from pigeon.wire.codec import value_text
-from pigeon.wire.commands import GetIntegrations, Hello, NegotiateProtocol, SetEventFilter
+from pigeon.wire.commands import GetIntegrations, Hello, NegotiateProtocol, SetEventFilter, SetSubagentSubscription
 from pigeon.wire.errors import Refusal
 
 
@@ -22,6 +22,12 @@ def hello(cmd: Hello, connection: SessionConnection) -> Welcome:
 def set_event_filter(cmd: SetEventFilter, connection: SessionConnection) -> EventFilter:
     """Takes effect at the next event."""
     return connection.set_event_filter(cmd)
+
+
+@handles(SetSubagentSubscription)
+def set_subagent_subscription(cmd: SetSubagentSubscription, connection: SessionConnection) -> SubagentSubscription:
+    """Takes effect at the next event."""
+    return connection.set_subagent_subscription(cmd)
 
 
 @handles(NegotiateProtocol)

@@ -8,6 +8,7 @@ from itertools import islice
 
 from pigeon.rpc.outbox import LongAnswer
 from pigeon.rpc.router import handles
+from pigeon.session.history.agent_files import find_agent_folders
 from pigeon.session.history.entry_line import EntryLine
 from pigeon.session.history.views import clean_name, encode_entries, encode_tree
 from pigeon.session.navigation import NavigationOptions
@@ -102,6 +103,8 @@ def set_session_name(cmd: c.SetSessionName, s: Session) -> None:
 def list_sessions(cmd: c.ListSessions, s: Session) -> answers.Sessions:
     """Cheap: most files are not read, only their names and times."""
     folders = s.dependencies.repository.folders() if cmd.scope == "all" else [s.dependencies.repository.folder]
+    if cmd.agents:
+        folders = [*folders, *(below for folder in folders for below in find_agent_folders(folder))]
     if not isinstance(cmd.session_id, Absent):
         return answers.Sessions(sessions=s.dependencies.repository.store.find_rows_by_id(folders, cmd.session_id))
     rows, cursor = s.dependencies.repository.store.list_sessions(

@@ -1,38 +1,48 @@
-"""Handlers: subagents, of which there are none. Unsupported commands are refused in oh-my-pi's words, so that a client
-learns it at once instead of by a time-out."""
+"""Handlers: started agents in the words of oh-my-pi, whose clients name them subagents."""
 
 from __future__ import annotations
 
-from typing import NoReturn, get_args
+import asyncio
 
 from pigeon.rpc.router import handles
+from pigeon.session.history.agent_files import read_page
 from pigeon.session.session import Session
-from pigeon.wire.answers import SubagentLevel, Subagents, SubagentSubscription
+from pigeon.wire.answers import SubagentPage, Subagents
 from pigeon.wire.base import Absent
-from pigeon.wire.codec import value_text
-from pigeon.wire.commands import GetSubagentMessages, GetSubagents, SetSubagentSubscription
+from pigeon.wire.commands import GetSubagentMessages, GetSubagents
 from pigeon.wire.errors import Refusal
+from pigeon.wire.subagent_frames import to_listed_agent
 
-
-@handles(SetSubagentSubscription)
-def set_subagent_subscription(cmd: SetSubagentSubscription, s: Session) -> SubagentSubscription:
-    """Accepted without effect: there is nothing to subscribe to."""
-    if isinstance(cmd.level, Absent) or cmd.level not in get_args(SubagentLevel):
-        raise Refusal(f"Invalid subagent subscription level: {value_text(cmd.level)}")
-    return SubagentSubscription(level=cmd.level)
+UNKNOWN = "Unknown subagent or session file unavailable: {}"
 
 
 @handles(GetSubagents)
 def get_subagents(cmd: GetSubagents, s: Session) -> Subagents:
-    """Returns an empty list: there are no subagents."""
-    return Subagents(subagents=[])
+    """Only those that are running."""
+    now = s.dependencies.now()
+    running = s.dependencies.agents.describe_running()
+    return Subagents(subagents=[{**to_listed_agent(event), "lastUpdate": now} for event in running])
 
 
 @handles(GetSubagentMessages)
-def get_subagent_messages(cmd: GetSubagentMessages, s: Session) -> NoReturn:
-    """Always refused: there are no subagents."""
+async def get_subagent_messages(cmd: GetSubagentMessages, s: Session) -> SubagentPage:
+    """A page of the session file of an agent, by bytes; an empty one if the file is missing."""
+    start = cmd.from_byte
+    if not isinstance(start, Absent) and (isinstance(start, bool) or not isinstance(start, int | float)):
+        raise Refusal("fromByte must be a finite number")
+    path = _find_file(cmd, s)
+    return await asyncio.to_thread(read_page, path, 0 if isinstance(start, Absent) else max(0, int(start)))
+
+
+def _find_file(cmd: GetSubagentMessages, s: Session) -> str:
     if isinstance(cmd.subagent_id, str):
-        raise Refusal(f"Unknown subagent or session file unavailable: {cmd.subagent_id}")
-    if isinstance(cmd.session_file, str):
+        found = next((one for one in s.dependencies.agents.list_agents() if one.agent_id == cmd.subagent_id), None)
+        if found is None or isinstance(found.session_file, Absent):
+            raise Refusal(UNKNOWN.format(cmd.subagent_id))
+        return found.session_file
+    if not isinstance(cmd.session_file, str):
+        raise Refusal("get_subagent_messages requires subagentId or sessionFile")
+    known = {one.session_file for one in s.dependencies.agents.list_agents()}
+    if cmd.session_file not in known:
         raise Refusal("Unknown subagent session file")
-    raise Refusal("get_subagent_messages requires subagentId or sessionFile")
+    return cmd.session_file

@@ -3,6 +3,7 @@
     AGENT_DIR/sessions/--home-user-project--/         the sessions of one working directory
         2026-11-15T17-55-01-530Z_ID.jsonl             a session: a header, then an entry on each line
         2026-11-15T17-55-01-530Z_ID/                  the full outputs of its tools
+        2026-11-15T17-55-01-530Z_ID-agents/           the sessions of the agents that it has started
     AGENT_DIR/trash/2026-11-16T09-00-00-000Z_ID/      a deleted session, with a note of where it was
 
 Folders and file names are exactly those of pi, so that both programs find the same sessions. A session may also be in
@@ -26,6 +27,7 @@ from pigeon.wire.answers import SessionRow
 from pigeon.wire.errors import Refusal
 
 _SUFFIX = ".jsonl"
+_AGENTS_SUFFIX = "-agents"
 MOST_NAMED = 20
 
 
@@ -102,6 +104,11 @@ class FileStore:
     def outputs_folder_of(file: str) -> str:
         """The folder of the full outputs of a session's tools."""
         return file.removesuffix(_SUFFIX)
+
+    @staticmethod
+    def agents_folder_of(file: str) -> str:
+        """The folder of the sessions of agents that a session has started; theirs are below their own."""
+        return file.removesuffix(_SUFFIX) + _AGENTS_SUFFIX
 
     @staticmethod
     def name_of(file: str) -> str:
@@ -210,6 +217,11 @@ class FileStore:
             if row is not None:
                 return [replace(row, in_use=is_locked_by_writer(row.path))]
         return []
+
+
+def is_agents_folder(name: str) -> bool:
+    """Whether this is the name of a folder with the sessions of started agents."""
+    return name.endswith(_AGENTS_SUFFIX)
 
 
 def _format_time_for_name(time: str) -> str:

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from pigeon.session.history.entry_line import EntryLine, line_from_bytes, line_from_entry
 from pigeon.session.history.reading import InvalidSession, LoadedSession, load_session, read_lines_after, stamp_of
 from pigeon.session.history.session_file import SessionFile
+from pigeon.session.history.started_agents import read_recorded_agents
 from pigeon.system import clock
 from pigeon.system.ids import RANDOM_IDS, Ids
 from pigeon.wire import codec
@@ -26,6 +27,7 @@ from pigeon.wire.errors import Refusal
 from pigeon.wire.messages import AssistantMessage, ToolResultMessage
 
 INTERRUPTED = "The tool call was interrupted before it finished. It was not run again."
+AGENT_INTERRUPTED = "The agent that it had started has the id {}; resume it to continue with what it knows."
 _E = TypeVar("_E", bound=Any)
 
 
@@ -287,13 +289,16 @@ def _with_parent(line: EntryLine, parent_id: str | None) -> EntryLine:
 def append_missing_results(journal: Journal, now_ms: int) -> int:
     """Append a result for every open call of the last answer; returns the number of them."""
     calls = find_dangling_calls(journal.branch)
+    agents = {agent.tool_call_id: agent for agent in read_recorded_agents(journal.lines)} if calls else {}
     for call in calls:
+        agent = agents.get(call.id)
+        text = INTERRUPTED if agent is None else f"{INTERRUPTED} {AGENT_INTERRUPTED.format(agent.agent_id)}"
         journal.append_message(
             ToolResultMessage(
                 tool_call_id=call.id,
                 tool_name=call.name,
-                content=[TextContent(text=INTERRUPTED)],
-                details={},
+                content=[TextContent(text=text)],
+                details={} if agent is None else {"agentId": agent.agent_id, "sessionId": agent.session_id},
                 is_error=True,
                 timestamp=now_ms,
             )

@@ -58,6 +58,42 @@ class SessionRepository:
         file = self._session_file(path, namesake) if self.persistent else None
         return Journal(name, cwd, make_header(name, now, cwd, parent), file, self._now, self._mask, self._ids)
 
+    def new_session_id(self) -> str:
+        return self._ids.session_id(self._now())
+
+    def create_agent_journal(self, parent: Journal, cwd: str, name: str) -> Journal:
+        """An empty conversation of an agent with this id that `parent` starts, kept below it."""
+        now = self._now()
+        if parent.file is None:
+            return Journal(name, cwd, make_header(name, now, cwd), None, self._now, self._mask, self._ids)
+        path = self.store.new_file_path(self.store.agents_folder_of(parent.file), name, now)
+        header = make_header(name, now, cwd, parent.file)
+        return Journal(name, cwd, header, self._session_file(path), self._now, self._mask, self._ids)
+
+    def find_agent_folder(self, path: str) -> str | None:
+        """The working folder of an agent's session, if it names one."""
+        cwd = (read_header(path) or {}).get("cwd")
+        return cwd if isinstance(cwd, str) else None
+
+    def open_agent_journal(self, path: str) -> Journal:
+        """The conversation of an agent that has ended, to continue it; raises `Refusal`."""
+        header = read_header(path)
+        if header is None:
+            raise Refusal(f"The session of this agent is gone: {path}")
+        cwd = header.get("cwd")
+        if not isinstance(cwd, str) or not os.path.isdir(cwd):
+            raise Refusal(f"The folder that this agent worked in is gone: {cwd}")
+        store = self._session_file(path)
+        store.adopt(header["version"])
+        try:
+            journal = self._load_journal(header, cwd, store, None)
+            if store.is_read_only:
+                raise store.make_refusal()
+        except Refusal:
+            store.close()
+            raise
+        return journal
+
     def preload_session(self, path: str) -> LoadedSession | None:
         """The contents of a file, for `open`; may run in a thread. None for a short file, and for one that is not a
         session."""

@@ -61,7 +61,7 @@ class SessionTrash:
             make_private_folder(place)
             note = {"path": path, "deleted": deleted}
             replace_file_atomically(os.path.join(place, NOTE), codec.encode(note) + b"\n", 0o600)
-            for one in (path, FileStore.outputs_folder_of(path)):
+            for one in (path, *_folders_of(path)):
                 if os.path.lexists(one):
                     shutil.move(one, os.path.join(place, os.path.basename(one)))
         except OSError as error:
@@ -102,7 +102,7 @@ class SessionTrash:
             raise StartupError(f"There is a session at {one.path} again; move it away first")
         try:
             make_private_folder(os.path.dirname(one.path))
-            for target in (FileStore.outputs_folder_of(one.path), one.path):
+            for target in (*_folders_of(one.path), one.path):
                 source = os.path.join(one.folder, os.path.basename(target))
                 if os.path.lexists(source):
                     shutil.move(source, target)
@@ -119,6 +119,10 @@ class SessionTrash:
             return TrashedSession(folder, path, deleted, _require_row(os.path.join(folder, os.path.basename(path))))
         except (OSError, BadRecord, KeyError, TypeError, StartupError):
             return None
+
+
+def _folders_of(path: str) -> tuple[str, str]:
+    return FileStore.outputs_folder_of(path), FileStore.agents_folder_of(path)
 
 
 def _require_row(path: str) -> SessionRow:

@@ -9,7 +9,9 @@ from pigeon.agent.interfaces import ModelProvider, Spoken, Tool, Watch
 from pigeon.session.dependencies import Dependencies
 from pigeon.session.history.entry_line import EntryLine
 from pigeon.session.policies.finish_gate import FinishGate
+from pigeon.session.policies.job_notices import JobNotices
 from pigeon.session.policies.loop_guard import LoopGuard
+from pigeon.session.policies.plan_mode import PlanMode
 from pigeon.session.policies.policy import CompletedTurn, NextGate, RunEnd, RunPolicy, RunStart
 from pigeon.session.policies.reminders import Reminders
 from pigeon.session.policies.run_limits import RunLimits
@@ -34,6 +36,8 @@ class RunPolicies:
         self._first: Sequence[RunPolicy] = (
             rules,
             *([] if settings.plan_is_seen else [Reminders(dependencies.todos, transcript, bus.publish, now)]),
+            JobNotices(dependencies.jobs),
+            PlanMode(dependencies),
             FinishGate(settings.finish_gate, transcript, now, limits.can_request_answer),
         )
         self._last: Sequence[RunPolicy] = (

@@ -56,14 +56,18 @@ class Account:
         self.is_limited = any(not isinstance(value, Absent) for value in asdict(limits).values())
         self._used = LimitedUse()
         self._since: float | None = None
+        self._clocks = 0
         self._told = False
 
     def start_clock(self) -> None:
-        """Count the seconds of a run that continues."""
+        """Count the seconds while any run continues: that of the conversation, or of an agent that it has started."""
+        self._clocks += 1
         self._since = asyncio.get_running_loop().time() if self._since is None else self._since
 
     def stop_clock(self) -> None:
-        self._used, self._since = self.current_use(), None
+        self._clocks -= 1
+        if not self._clocks:
+            self._used, self._since = self.current_use(), None
 
     def current_use(self) -> LimitedUse:
         running = 0.0 if self._since is None else asyncio.get_running_loop().time() - self._since
@@ -156,13 +160,17 @@ class RequestMeter:
 
 
 class RunLimits(RunPolicy):
-    """The limits in force in one session: those of the conversation, and those of the run if it has any."""
+    """The limits in force in one session: those of the conversation, those of the run if it has any, and for a started
+    agent those `above` it, which everything it uses counts for, too."""
 
-    def __init__(self, limits: Limits, session_id: str = "") -> None:
+    def __init__(self, limits: Limits, session_id: str = "", above: RunLimits | None = None) -> None:
         self._conversation = Account(limits)
         self._conversations = {session_id: self._conversation}
         self._session_id = session_id
+        self._above = above
         self._run: Account | None = None
+        self._timed: list[Account] = []
+        self._counted_calls: set[str] = set()
         self._scope: Scope | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._stopping: LimitReached | None = None
@@ -210,9 +218,13 @@ class RunLimits(RunPolicy):
 
     def find_exhausted_limit(self) -> LimitReached | None:
         """The limit of the conversation that is used up, so that no run may begin."""
-        return self._conversation.find_exceeded_limit(
-            _NAMES, LimitedUse(turns=1, tokens=1, cost=2 * ROUNDING, tool_calls=1)
-        )
+        needed = LimitedUse(turns=1, tokens=1, cost=2 * ROUNDING, tool_calls=1)
+        found = self._conversation.find_exceeded_limit(_NAMES, needed)
+        return found if found is not None or self._above is None else self._above.find_exhausted_limit()
+
+    def count_agent_call(self, call_id: str) -> None:
+        """Do not count the usage in the result of this call: the agent that it ran has counted it already."""
+        self._counted_calls.add(call_id)
 
     # A run
 
@@ -229,8 +241,9 @@ class RunLimits(RunPolicy):
     def end_run(self, cancelled: bool) -> RunEnd | None:
         """The limit that ended the run, or None if something else did."""
         ended_by = self._ended_by if self._expired or not cancelled else None
-        for account in self._accounts():
+        for account in self._timed:
             account.stop_clock()
+        self._timed = []
         if self._timer is not None:
             self._timer.cancel()
         self._run, self._scope, self._timer = None, None, None
@@ -286,13 +299,13 @@ class RunLimits(RunPolicy):
         self._add_results_usage(turn.results)
         if self._find_exceeded_limit(turn=True, needed=LimitedUse(turns=1, tokens=1)) is not None:
             return ()
-        little = [text for account in self._accounts() for text in account.collect_warnings()]
+        little = [text for account in self._own_accounts() for text in account.collect_warnings()]
         return (NOTICE.format(left=", ".join(dict.fromkeys(little))),) if little else ()
 
     def _add_results_usage(self, results: Sequence[ToolResultMessage]) -> None:
         """Count the usage of tools that asked a model themselves."""
         for result in results:
-            if not isinstance(result.usage, Absent):
+            if not isinstance(result.usage, Absent) and result.tool_call_id not in self._counted_calls:
                 for account in self._accounts():
                     account.add(result.usage)
 
@@ -355,19 +368,31 @@ class RunLimits(RunPolicy):
         found = (account.find_exceeded_limit(names, needed) for account in self._accounts())
         return next((reached for reached in found if reached is not None), None)
 
-    def _accounts(self) -> list[Account]:
+    def _own_accounts(self) -> list[Account]:
         return [account for account in (self._run, self._conversation) if account is not None and account.is_limited]
 
+    def _accounts(self) -> list[Account]:
+        return self._own_accounts() if self._above is None else [*self._own_accounts(), *self._above._accounts()]
+
     def _update_active(self) -> None:
-        self.active = self._conversation.is_limited or self._run is not None or self._stopping is not None
+        # Those above a started agent may get limits at any time.
+        self.active = (
+            self._conversation.is_limited
+            or self._run is not None
+            or self._stopping is not None
+            or self._above is not None
+        )
 
     # Seconds
 
     def _start_timing(self, scope: Scope) -> None:
         """Count the seconds of the run from here on, and end it in time."""
         self._scope = scope
-        for account in self._accounts():
+        before, self._timed = self._timed, self._accounts()
+        for account in self._timed:
             account.start_clock()
+        for account in before:
+            account.stop_clock()
         self._set_timer()
 
     def _set_timer(self) -> None:

@@ -109,7 +109,7 @@ class Channels(NamedTuple):
     """The streams of a program, as for `ProcessOwner.start`."""
 
     separate_errors: bool
-    stdin: bytes | None
+    stdin: bytes | int | None
     folder: int | None
     streams: Streams | None
 
@@ -144,7 +144,7 @@ class ProcessOwner:
         environment: ProgramEnvironment,
         program: str | None = None,
         separate_errors: bool = False,
-        stdin: bytes | None = None,
+        stdin: bytes | int | None = None,
         folder: int | None = None,
         streams: Streams | None = None,
         outside: bool = False,
@@ -152,6 +152,7 @@ class ProcessOwner:
     ) -> Process:
         """Run `program` (an absolute path; the first argument unless given) in `cwd` with exactly `environment`.
 
+        `stdin` is what the program reads, or a descriptor to read it from, which is closed here when it has ended.
         `streams` are closed here once the program has them, or if it cannot be started; then there is no output to
         read.
 

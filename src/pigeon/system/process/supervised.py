@@ -158,7 +158,7 @@ class SupervisedProcess:
         on_wall_empty: Callable[[SupervisedProcess], None],
         *,
         separate_errors: bool,
-        stdin: bytes | None,
+        stdin: bytes | int | None,
         folder: int | None,
         streams: Streams | None,
     ) -> None:
@@ -170,7 +170,7 @@ class SupervisedProcess:
         self._on_wall_empty = on_wall_empty
         self._reaper: ReaperConnection | None = None
         self._pipes = [OutputPipe() for _ in range(0 if streams else 2 if separate_errors else 1)]
-        self._input = None if stdin is None else _open_in_memory_file(stdin)
+        self._input = _open_in_memory_file(stdin) if isinstance(stdin, bytes) else stdin
         self._loop = asyncio.get_running_loop()
         self._exit: asyncio.Future[int] = self._loop.create_future()
         self._error: OSError | None = None

@@ -25,12 +25,12 @@ async def start_unsupervised(
     on_gone: Callable[[UnsupervisedProcess], None],
     *,
     separate_errors: bool,
-    stdin: bytes | None,
+    stdin: bytes | int | None,
     streams: Streams | None,
 ) -> UnsupervisedProcess:
     loop = asyncio.get_running_loop()
     usual = (
-        asyncio.subprocess.DEVNULL if stdin is None else asyncio.subprocess.PIPE,
+        stdin if isinstance(stdin, int) else asyncio.subprocess.DEVNULL if stdin is None else asyncio.subprocess.PIPE,
         asyncio.subprocess.PIPE,
         asyncio.subprocess.PIPE if separate_errors else asyncio.subprocess.STDOUT,
     )
@@ -48,11 +48,11 @@ async def start_unsupervised(
             start_new_session=True,
         )
     finally:
-        for descriptor in streams or ():
+        for descriptor in (*(streams or ()), *((stdin,) if isinstance(stdin, int) else ())):
             os.close(descriptor)
     process = UnsupervisedProcess(transport, protocol, on_gone)
     if protocol.stdin is not None:
-        protocol.stdin.write(stdin or b"")
+        protocol.stdin.write(stdin if isinstance(stdin, bytes) else b"")
         protocol.stdin.close()
     return process
 

@@ -35,6 +35,21 @@ class Stoppable(Protocol):
         ...
 
 
+class OutputTap(Protocol):
+    """Takes the output of a running command from some moment on."""
+
+    @property
+    def is_open(self) -> bool: ...
+
+    def connect(self, capture: Capture) -> None:
+        """The command has started; its output so far is always in the capture."""
+        ...
+
+    def write(self, clean: bytes) -> None:
+        """More output, as clean text with keys masked."""
+        ...
+
+
 class ShellMissing(OSError):
     """The command could not be started; the text gives the reason."""
 
@@ -110,7 +125,7 @@ def find_shell(configured: str | None, home: str, search_path: str, prefix: str 
     return Shell(shutil.which("bash", path=entries) or shutil.which("sh", path=entries) or "/bin/sh", prefix)
 
 
-async def run_shell(
+async def run_shell(  # noqa: PLR0913 - each is one thing that a caller may know of a command
     command: str,
     place: Workplace,
     *,
@@ -120,19 +135,24 @@ async def run_shell(
     on_progress: Callable[[Capture], Awaitable[None]] | None = None,
     limits: OutputLimits = LIMITS,
     outside: bool = False,
+    stdin: int | None = None,
+    tap: OutputTap | None = None,
 ) -> ShellResult:
     """Run it to its end. `on_output` gets each clean piece of text, `on_progress` is called at most every 100 ms.
 
     `outside` leaves out the wall of the place, if it has one: only for commands that the host has allowed, or runs
-    itself.
+    itself. `stdin` is a descriptor that it reads, which is closed here. The `tap` may take all clean text from some
+    moment on.
     """
     from pigeon.system.shell.output import Capture
 
-    process = await _start_command(command, place, outside)
+    process = await _start_command(command, place, outside, stdin)
     capture = Capture(lambda: place.artifacts.create(place.tool), limits, place.mask)
     stopping = _Stopping(process, scope, timeout)
     try:
-        await _pump_output(process, capture, on_output, on_progress, place.at_once)
+        if tap is not None:
+            tap.connect(capture)
+        await _pump_output(process, capture, on_output, on_progress, place.at_once, tap)
         code = await _wait_for_exit_code(process, place)
         if stopping.cause is not None:
             await process.wait_until_gone(GONE_WITHIN)
@@ -146,11 +166,11 @@ async def run_shell(
     return _make_result(capture, code, stopping.cause)
 
 
-async def _start_command(command: str, place: Workplace, outside: bool) -> Process:
+async def _start_command(command: str, place: Workplace, outside: bool, stdin: int | None) -> Process:
     line = place.shell.argv(command)
     variables = (place.outside_environment if outside else None) or place.environment
     try:
-        return await place.processes.start(line, cwd=place.cwd, environment=variables(), outside=outside)
+        return await place.processes.start(line, cwd=place.cwd, environment=variables(), outside=outside, stdin=stdin)
     except (OSError, ValueError) as error:
         raise _missing_shell_error(place, error) from error
 
@@ -201,6 +221,7 @@ async def _pump_output(
     on_output: Callable[[str], Awaitable[None]] | None,
     on_progress: Callable[[Capture], Awaitable[None]] | None,
     at_once: bool,
+    tap: OutputTap | None,
 ) -> None:
     """Read the output of the command, and show it: every so often, or `at_once` at the end."""
     due: float | None = None
@@ -210,6 +231,8 @@ async def _pump_output(
         chunk = await process.read(None if due in (None, NEVER) else max(0.0, due - time.monotonic()))
         if chunk is not None:
             clean = capture.feed(chunk) if chunk else capture.finish()
+            if tap is not None and tap.is_open:
+                tap.write(clean)
             if clean and on_output is not None:
                 if at_once:
                     printed.append(clean.decode())

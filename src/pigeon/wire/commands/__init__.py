@@ -12,6 +12,8 @@ The modules of this package hold them by subject; everything is imported from he
 
 from __future__ import annotations
 
+from pigeon.wire.commands.agents import *
+from pigeon.wire.commands.agents import AGENTS
 from pigeon.wire.commands.base import *
 from pigeon.wire.commands.base import Command
 from pigeon.wire.commands.changes import *
@@ -27,7 +29,7 @@ from pigeon.wire.commands.services import SERVICES
 from pigeon.wire.commands.sessions import *
 from pigeon.wire.commands.sessions import SESSIONS
 
-ALL: tuple[type[Command], ...] = (*CONVERSATION, *SESSIONS, *CHANGES, *HOST, *SERVICES, *MCP)
+ALL: tuple[type[Command], ...] = (*CONVERSATION, *SESSIONS, *CHANGES, *HOST, *SERVICES, *MCP, *AGENTS)
 NAMES: dict[type[Command], str] = {command: str(command.__struct_config__.tag) for command in ALL}
 OLD_NAMES = {old: name for command, name in NAMES.items() for old in command.older_names}
 SILENT_NAMES = frozenset(name for command, name in NAMES.items() if command.silent)

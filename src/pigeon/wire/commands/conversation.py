@@ -394,9 +394,10 @@ class AbortBash(Command, tag="abort_bash", kw_only=True):
 
 
 class SetSubagentSubscription(Command, tag="set_subagent_subscription", kw_only=True):
-    """Choose which events of subagents to receive; Pigeon has no subagents, so none ever come."""
+    """Choose which frames about started agents to receive, in the dialects of oh-my-pi."""
 
     lane = "control"
+    about = "connection"
     answer = answers.SubagentSubscription
     required_scope = "talk"
     effect = "sets"
@@ -404,7 +405,7 @@ class SetSubagentSubscription(Command, tag="set_subagent_subscription", kw_only=
 
 
 class GetSubagents(Command, tag="get_subagents", kw_only=True):
-    """The subagents at work: none."""
+    """The started agents that are at work, in oh-my-pi's words."""
 
     lane = "control"
     answer = answers.Subagents
@@ -413,15 +414,16 @@ class GetSubagents(Command, tag="get_subagents", kw_only=True):
 
 
 class GetSubagentMessages(Command, tag="get_subagent_messages", kw_only=True):
-    """What a subagent said; refused, because there are none."""
+    """The session of a started agent from a byte of its file on, in oh-my-pi's words."""
 
-    lane = "control"
-    answer = NoReturn
+    lane = "beside"
+    answer = answers.SubagentPage
     required_scope = "read"
     effect = "reads"
     session_paths = ("session_file",)
     subagent_id: Annotated[Json | Absent, Intended(str | Absent)] = ABSENT
     session_file: Annotated[Json | Absent, Intended(str | Absent)] = ABSENT
+    from_byte: Annotated[Json | Absent, Intended(int | Absent)] = ABSENT
 
 
 CONVERSATION: tuple[type[Command], ...] = (

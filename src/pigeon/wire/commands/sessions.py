@@ -125,7 +125,7 @@ class NavigateTree(Command, tag="navigate_tree", kw_only=True):
 
 class ListSessions(Command, tag="list_sessions", kw_only=True):
     """Sessions on disk, newest first, a page at a time; with `sessionId`, the one with exactly this id, if there is
-    one."""
+    one. Those of started agents are left out unless `agents` is true."""
 
     lane = "beside"
     answer = answers.Sessions
@@ -135,6 +135,7 @@ class ListSessions(Command, tag="list_sessions", kw_only=True):
     cursor: str | Absent = ABSENT
     limit: PageLimit = 50
     session_id: str | Absent = ABSENT
+    agents: bool = False
 
 
 class DeleteSession(Command, tag="delete_session", kw_only=True):

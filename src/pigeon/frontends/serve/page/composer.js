@@ -6,7 +6,7 @@ import { explainNoModel, pick } from "./panels.js";
 const MOST_IMAGE = 10 * 1024 * 1024;
 const KINDS = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 // Approval modes, the strictest first.
-const MODES = { "always-ask": "ask: changes", write: "ask: commands", yolo: "ask: by rules" };
+const MODES = { plan: "plan first", "always-ask": "ask: changes", write: "ask: commands", yolo: "ask: by rules" };
 const MOST_SHOWN = 8;
 const PLACEHOLDER = byId("message").placeholder;
 const LONG_TEXT = 20_000;

@@ -1,0 +1,200 @@
+"""Commands in the background: started there, sent there, read, written to, waited for and stopped."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pigeon
+from pigeon.system.shell.kept_output import KeptOutput
+from support.agent_trees import AgentTree, events_of, results_of, text_of_result
+from support.processes import processes_in
+from support.sdk_agents import call
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> AgentTree:
+    return AgentTree(tmp_path)
+
+
+def details_of(events: list[Any], tool: str) -> list[dict[str, Any]]:
+    return [end.result.details for end in results_of(events, tool)]
+
+
+async def test_a_command_is_started_written_to_and_waited_for(tree: AgentTree) -> None:
+    tree.says(
+        "ROOT",
+        call("bash", command="read x; echo got $x; exit 3", background=True),
+        call("jobs", action="write", id="job-1", text="plum\n"),
+        call("jobs", action="wait", id="job-1", seconds=20),
+        call("jobs", action="list"),
+        "Done.",
+    )
+    async with tree.start() as agent:
+        events = await events_of(agent, "ROOT")
+    assert details_of(events, "bash")[0]["jobId"] == "job-1"
+    _, waited, listed = results_of(events, "jobs")
+    assert "got plum" in text_of_result(waited)
+    assert (waited.result.details["status"], waited.result.details["exitCode"]) == ("failed", 3)
+    [job] = listed.result.details["jobs"]
+    assert (job["jobId"], job["kind"], job["status"], job["exitCode"]) == ("job-1", "command", "failed", 3)
+
+
+async def test_reading_goes_on_where_the_last_result_has_ended(tree: AgentTree) -> None:
+    tree.says(
+        "ROOT",
+        call("bash", command="echo one; read x; echo two", background=True),
+        call(
+            "bash",
+            command="while ! grep -q one *job-1* ../*/*/*job-1* 2>/dev/null && [ $((n=n+1)) -lt 20 ]; do :; done",
+        ),
+        call("jobs", action="write", id="job-1", text="\n"),
+        call("jobs", action="wait", id="job-1", seconds=20),
+        call("jobs", action="read", id="job-1", after=4),
+        "Done.",
+    )
+    async with tree.start() as agent:
+        events = await events_of(agent, "ROOT")
+    *_, read = results_of(events, "jobs")
+    assert text_of_result(read).endswith("two\n")
+    assert "one" not in text_of_result(read).partition("\n\n")[2]
+    assert read.result.details["next"] == 8
+
+
+async def test_the_model_is_told_of_an_end_once(tree: AgentTree) -> None:
+    tree.says(
+        "ROOT",
+        call("bash", command="true", background=True),
+        call("jobs", action="list"),
+        call("bash", command="true"),
+        "Done.",
+    )
+    async with tree.start() as agent:
+        events = await events_of(agent, "ROOT")
+        again = await events_of(agent, "And now?")
+    notices = [
+        event.message.content
+        for event in [*events, *again]
+        if isinstance(event, pigeon.MessageEnd) and isinstance(event.message, pigeon.CustomMessage)
+    ]
+    assert [text for text in map(str, notices) if "job-1" in text and "exit code 0" in text] == list(map(str, notices))
+    assert len(notices) == 1
+
+
+async def test_an_end_starts_a_run_if_the_settings_say_so(tree: AgentTree) -> None:
+    tree.made.settings(jobs={"startRun": True})
+    tree.says("ROOT", call("bash", command="while [ ! -e go ]; do :; done", background=True), "I wait.")
+    tree.says("has ended", "I saw it.")
+    async with tree.start() as agent:
+        await agent.run("ROOT")
+        reading = agent.events()
+        (tree.work / "go").touch()
+        async with asyncio.timeout(20):
+            async for event in reading:
+                if isinstance(event, pigeon.AgentSettled):
+                    break
+        assert (await agent.get_last_assistant_text()).text == "I saw it."
+
+
+async def test_a_running_command_is_sent_to_the_background(tree: AgentTree) -> None:
+    tree.says("ROOT", call("bash", command="echo first; while [ ! -e go ]; do :; done; echo last"), "Done.")
+    async with tree.start() as agent:
+        async for event in agent.prompt("ROOT"):
+            if isinstance(event, pigeon.ToolExecutionUpdate) and "first" in pigeon.text_of(
+                event.partial_result.content
+            ):
+                await agent.background_tool(event.tool_call_id)
+            if isinstance(event, pigeon.ToolExecutionEnd):
+                assert "first" in text_of_result(event)
+                job = event.result.details["jobId"]
+        assert (await agent.get_jobs()).jobs[0].status == "running"
+        watching = agent.events()
+        (tree.work / "go").touch()
+        async for event in watching:
+            if isinstance(event, pigeon.JobChanged) and event.job.status != "running":
+                break
+        output = await agent.get_job_output(job)
+    assert (output.text, output.status, output.exit_code) == ("first\nlast\n", "done", 0)
+
+
+async def test_jobs_end_with_the_conversation_and_leave_no_process(tree: AgentTree) -> None:
+    tree.says("ROOT", call("bash", command="sleep 60 & setsid sleep 60 & sleep 60", background=True), "Done.")
+    async with tree.start() as agent:
+        await agent.run("ROOT")
+        assert (await agent.get_jobs()).jobs[0].status == "running"
+        await agent.new_session()
+        assert (await agent.get_jobs()).jobs == []
+    assert not processes_in(f"HOME={tree.folders.home}")
+
+
+async def test_an_abort_leaves_commands_in_the_background_until_they_are_stopped(tree: AgentTree) -> None:
+    tree.says("ROOT", call("bash", command="sleep 60", background=True), {"text": "On", "hang": True})
+    async with tree.start() as agent:
+        async for event in agent.prompt("ROOT"):
+            if isinstance(event, pigeon.TextDelta):
+                break
+        assert (await agent.get_jobs()).jobs[0].status == "running"
+        await agent.stop_job("job-1")
+        assert (await agent.get_jobs()).jobs[0].status == "stopped"
+
+
+async def test_rules_hold_for_commands_in_the_background(tree: AgentTree) -> None:
+    tree.says("ROOT", call("bash", command="touch x", background=True), "Done.")
+    async with tree.start(permissions={"deny": ["bash(touch *)"]}) as agent:
+        [end] = results_of(await events_of(agent, "ROOT"), "bash")
+        assert (await agent.get_jobs()).jobs == []
+    assert end.is_error
+    assert not (tree.work / "x").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ({"action": "read"}, "id is missing"),
+        ({"action": "read", "id": "job-9"}, 'no job "job-9". Known: job-1'),
+        ({"action": "write", "id": "job-1"}, "text is missing"),
+        ({"action": "wait", "id": "job-1", "seconds": -1}, "Invalid seconds: -1"),
+        ({"action": "read", "id": "job-1", "after": -1}, "Invalid after: -1"),
+        ({"action": "dance", "id": "job-1"}, "action"),
+    ],
+)
+async def test_a_wrong_action_says_what_is_wrong(tree: AgentTree, arguments: dict[str, Any], expected: str) -> None:
+    tree.says("ROOT", call("bash", command="true", background=True), call("jobs", **arguments), "Done.")
+    async with tree.start() as agent:
+        [end] = results_of(await events_of(agent, "ROOT"), "jobs")
+    assert end.is_error
+    assert expected in text_of_result(end)
+
+
+async def test_without_the_tool_for_jobs_a_command_cannot_be_left_in_the_background(tree: AgentTree) -> None:
+    tree.says("ROOT", call("bash", command="echo here", background=True), "Done.")
+    async with tree.start(tools=("bash",)) as agent:
+        [end] = results_of(await events_of(agent, "ROOT"), "bash")
+        assert (await agent.get_jobs()).jobs == []
+    assert text_of_result(end) == "here\n"
+
+
+def test_a_kept_output_is_limited_and_keeps_its_end(tmp_path: Path) -> None:
+    kept = KeptOutput(str(tmp_path / "out"), largest=1000)
+    for number in range(1000):
+        kept.append(b"%04d\n" % number)
+    part = kept.read(0, most=100)
+    assert part.next == kept.end == 5000
+    assert part.text.endswith("0998\n0999\n")
+    assert part.text.startswith("[4.8KB of output are left out here]\n")
+    assert kept.read(4990).text == "0998\n0999\n"[:10]
+    assert (tmp_path / "out").stat().st_size <= 1000
+    assert (tmp_path / "out").stat().st_mode & 0o777 == 0o600
+    kept.close()
+    assert kept.read(4990).text == "0998\n0999\n"
+
+
+def test_a_kept_output_without_a_disk_keeps_the_end_in_memory() -> None:
+    kept = KeptOutput(None)
+    kept.append("ä".encode() * 200_000)
+    part = kept.read(0)
+    assert part.next == 400_000
+    assert part.text.rstrip("ä").startswith("[")
