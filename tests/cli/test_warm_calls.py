@@ -233,6 +233,25 @@ def test_signals_that_are_ignored_stay_ignored(home: WarmHome) -> None:
     assert end(agent) == 0
 
 
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_a_signal_that_a_script_ignores_still_ends_the_mode_that_handles_it(
+    home: WarmHome, cold: Cold, name: str
+) -> None:
+    number = getattr(signal, name)
+
+    def ignore() -> None:
+        signal.signal(number, signal.SIG_IGN)
+
+    found = []
+    for context in (cold(), contextlib.nullcontext()):
+        with context:
+            agent = ready_agent(home, preexec_fn=ignore)
+            agent.send_signal(number)
+            found.append(agent.wait(SECONDS))
+            end(agent)
+    assert found[0] == found[1]
+
+
 def test_a_killed_caller_takes_everything_with_it(home: WarmHome) -> None:
     agent = ready_agent(home)
     (forked,) = home.forked()

@@ -149,12 +149,12 @@ class _Call:
         except Exception:
             self._give_up()
             return
-        handled = self._install_handlers()
+        before = self._install_handlers()
         try:
             os.write(self._lifeline, b"1")
         except OSError:
-            for number in handled:
-                _signal.signal(number, _signal.SIG_DFL)
+            for number, handler in before.items():
+                _signal.signal(number, handler)
             self._give_up()
             if self._deadly_signal:
                 # It was for this process, which has not begun either.
@@ -218,20 +218,28 @@ class _Call:
             if descriptor >= 0:
                 os.close(descriptor)
 
-    def _install_handlers(self) -> list[int]:
-        """From now on signals are for the other process; returns their numbers."""
+    def _install_handlers(self) -> dict[int, object]:
+        """From now on signals are for the other process; returns what handled them before.
+
+        So are those that this process was started to ignore, as by `nohup` or `&` in a script: the other one ignores
+        them, too, unless its mode handles them.
+        """
         import _signal
 
         handlers = {number: self._forward for number in _forwardable()}
-        handlers |= {number: self._stop for number in (_signal.SIGTSTP, _signal.SIGTTIN, _signal.SIGTTOU)}
         # These end no process.
         handlers |= {number: self._send for number in (_signal.SIGCONT, _signal.SIGWINCH, _signal.SIGURG)}
-        handled = [number for number in handlers if number not in self._ignored]
-        for number in handled:
-            _signal.signal(number, handlers[number])
+        handlers |= {number: self._send for number in self._ignored}
+        stops = (_signal.SIGTSTP, _signal.SIGTTIN, _signal.SIGTTOU)
+        handlers |= {number: self._stop for number in stops if number not in self._ignored}
+        # Python ignores these itself.
+        for number in (_signal.SIGPIPE, _signal.SIGXFSZ):
+            if number in self._ignored:
+                del handlers[number]
+        before = {number: _signal.signal(number, handler) for number, handler in handlers.items()}
         # As a cold start does: a blocked SIGTERM would never arrive.
         _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
-        return handled
+        return before
 
     def _forward(self, number: int, frame: object) -> None:
         self._deadly_signal = number
