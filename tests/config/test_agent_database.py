@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pigeon.config.agent_database import AgentDatabase
+from pigeon.config.agent_database import AgentDatabase, StoredCredentials
 from pigeon.config.credentials import Values
 
 TABLE = """CREATE TABLE auth_credentials (id INTEGER PRIMARY KEY AUTOINCREMENT, provider TEXT NOT NULL,
@@ -91,3 +91,11 @@ def test_without_a_database_sqlite_is_not_imported(tmp_path: Path, monkeypatch: 
     database = AgentDatabase(str(tmp_path))
     assert (database.read_all(), database.problem) == ({}, None)
     assert not (tmp_path / "agent.db").exists()
+
+
+def test_the_file_of_a_credential_is_the_one_that_counts(tmp_path: Path) -> None:
+    key = {"type": "api_key", "key": "k"}
+    make(tmp_path, ("anthropic", "api_key", {"key": "k"}, None), ("openai", "api_key", {"key": "k"}, None)).close()
+    (tmp_path / "auth.json").write_text(json.dumps({"openai": key}))
+    stored = StoredCredentials(str(tmp_path))
+    assert [stored.name_file(one) for one in ("anthropic", "openai", "zai")] == ["agent.db", "auth.json", "auth.json"]

@@ -22,7 +22,7 @@ from pigeon.providers.errors import classify_failure
 from pigeon.providers.explanations import KeyOrigin, explain_answer, explain_failure, explain_text
 from pigeon.providers.gateway import Gateway
 from pigeon.providers.http.client import HttpClient
-from pigeon.providers.registry import ModelRegistry
+from pigeon.providers.registry import ModelRegistry, NamedFiles
 from pigeon.providers.request import NoProviderHooks, RequestPolicy
 from pigeon.system.process.start import ProcessOwner
 from support.model_requests import a_model, a_request, assistant_message, collect_answer
@@ -337,6 +337,36 @@ def test_the_origin_of_a_key_is_the_one_that_has_precedence(
     if given_key:
         registry.use_key("anthropic", given_key)
     assert registry.describe_key_origin("anthropic") == KeyOrigin(where, remedy)
+
+
+OTHER_FILES = [
+    ({"type": "api_key", "key": "k"}, {}, "from agent.db", "store a valid one in auth.json"),
+    (
+        {"type": "oauth", "access": "t", "expires": 9e15},
+        {},
+        "of the login in agent.db",
+        "log in again, or store an API key in auth.json instead",
+    ),
+    ({}, {"apiKey": "k"}, "from models.yml", "replace it there with a valid one"),
+    ({}, {"headers": {"x-api-key": "k"}}, "of the headers in models.yml", "correct it there"),
+]
+
+
+@pytest.mark.parametrize(("stored", "entry", "where", "remedy"), OTHER_FILES)
+def test_the_files_of_oh_my_pi_are_named_where_these_are_used(
+    stored: dict[str, Any], entry: dict[str, Any], where: str, remedy: str
+) -> None:
+    registry = ModelRegistry(
+        catalog=BuiltInCatalog(),
+        entries={"anthropic": entry} if entry else {},
+        stored=lambda: {"anthropic": stored} if stored else {},
+        environ={},
+        values=Values({}, ProcessOwner()),
+        files=NamedFiles("models.yml", lambda provider: "agent.db"),
+    )
+    origin = registry.describe_key_origin("anthropic")
+    assert (origin.where, origin.remedy) == (where, remedy)
+    assert explain_text("404 nothing here", "own", "m", origin).endswith('or correct its "baseUrl" in models.yml')
 
 
 def test_an_address_where_nothing_is_known_is_no_matter_of_the_model_alone() -> None:

@@ -29,7 +29,7 @@ from pigeon.providers.local_models import (
     list_local_providers,
 )
 from pigeon.providers.recording.agent_recordings import AgentRecordings
-from pigeon.providers.registry import ModelRegistry
+from pigeon.providers.registry import ModelRegistry, NamedFiles
 from pigeon.providers.request import RequestPolicy
 from pigeon.sandbox.written_folders import filter_programs_path
 from pigeon.secrets.redactor import Redactor
@@ -107,7 +107,7 @@ def _make_user_registry(
             list_secret_variables=partial(_find_secret_variables, redactor, environment),
         ),
         problems=problems,
-        models_file=os.path.basename(path),
+        files=NamedFiles(os.path.basename(path), stored.name_file),
         hold=partial(redactor.learn_keys, of_providers=True),
     )
 

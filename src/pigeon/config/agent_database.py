@@ -29,6 +29,11 @@ class StoredCredentials:
         kept, own = self._database.read_all(), self._file.read_all()
         return {**kept, **own} if kept else own
 
+    def name_file(self, provider: str) -> str:
+        """The name of the file with the credential that counts for a provider."""
+        is_ours = provider in self._file.read_all() or provider not in self._database.read_all()
+        return os.path.basename(self._file.path if is_ours else self._database.path)
+
     def find_problems(self) -> list[str]:
         return [problem for problem in (self._file.problem, self._database.problem) if problem is not None]
 

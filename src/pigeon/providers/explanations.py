@@ -32,14 +32,17 @@ from pigeon.wire.messages import AssistantMessage
 LONGEST_REASON = 200
 CHOOSE_ANOTHER = "choose another model"
 _CHECK_NETWORK = "check your network connection; where a proxy is needed, set HTTPS_PROXY"
-_CORRECT_URL = 'correct its "baseUrl" in models.json'
 
 
 class KeyOrigin(Struct, frozen=True):
-    """Where a key comes from, after the words "the API key", and how to replace it; nothing if that is not known."""
+    """Where a key comes from, after the words "the API key", and how to replace it; nothing if that is not known.
+
+    `models_file` is the file that describes the provider, if the catalogue does not.
+    """
 
     where: str = ""
     remedy: str = "`pigeon doctor` shows which one is used"
+    models_file: str = "models.json"
 
 
 class _Facts(Struct, frozen=True):
@@ -50,6 +53,10 @@ class _Facts(Struct, frozen=True):
     model: str
     origin: KeyOrigin
     said: str
+
+    @property
+    def correct_url(self) -> str:
+        return f'correct its "baseUrl" in {self.origin.models_file}'
 
     @property
     def name(self) -> str:
@@ -86,7 +93,7 @@ def _explain_forbidden(facts: _Facts) -> str:
 def _explain_unknown_model(facts: _Facts) -> str:
     listed = f"{CHOOSE_ANOTHER} (`pigeon models` lists them)"
     is_sure = facts.provider in KNOWN and "model" in facts.said.lower()
-    otherwise = "" if is_sure else f", or {_CORRECT_URL}"
+    otherwise = "" if is_sure else f", or {facts.correct_url}"
     return f"{facts.name} does not have the model {facts.model} ({facts.why}): {listed}{otherwise}"
 
 
@@ -120,13 +127,13 @@ def _explain_refusal(facts: _Facts) -> str:
 
 
 def _explain_moved_server(facts: _Facts) -> str:
-    return f"{facts.name} is not at this address ({facts.why}): {_CORRECT_URL}"
+    return f"{facts.name} is not at this address ({facts.why}): {facts.correct_url}"
 
 
 def _explain_web_page(facts: _Facts) -> str:
     return (
         f"{facts.name} sent something other than a model's answer ({_to_one_short_line(_without_tags(facts.said))}): "
-        f"{_CORRECT_URL}, or log in to your network if it asks for that"
+        f"{facts.correct_url}, or log in to your network if it asks for that"
     )
 
 
@@ -142,9 +149,9 @@ def _explain_no_connection(facts: _Facts) -> str:
     else:
         why, remedy = facts.said, _CHECK_NETWORK
     if host == "localhost" or host.startswith(("127.", "[::1", "::1")):
-        remedy = f"start the server, or {_CORRECT_URL}"
+        remedy = f"start the server, or {facts.correct_url}"
     elif facts.provider not in KNOWN:
-        remedy = f"{remedy}, or {_CORRECT_URL}"
+        remedy = f"{remedy}, or {facts.correct_url}"
     return f"{facts.name} cannot be reached, because {why}: {remedy}"
 
 

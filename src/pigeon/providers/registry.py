@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 # The label of a configured value, with the variables that it comes from (`X-Team $TEAM`), and the value.
 Labelled = tuple[str, str]
 ADDRESS = "address"
+AUTH_FILE = "auth.json"
+_REPLACE_IT = "replace it there with a valid one"
 
 
 class ValueResolver(Protocol):
@@ -81,6 +83,14 @@ class _ResolvedKey(Struct, frozen=True):
     own: Mapping[str, str] = {}
 
 
+class NamedFiles(Struct, frozen=True):
+    """The names of the files that entries and stored credentials are from; `name_stored` returns that of the file with
+    a provider's credential."""
+
+    models: str = "models.json"
+    name_stored: Callable[[str], str] = lambda provider: AUTH_FILE
+
+
 class ModelRegistry:
     """All models of one agent, built-in and configured, and their keys."""
 
@@ -93,19 +103,19 @@ class ModelRegistry:
         environ: Mapping[str, str],
         values: ValueResolver,
         problems: Iterable[str] = (),
-        models_file: str = "models.json",
+        files: NamedFiles | None = None,
         hold: Callable[[Iterable[Labelled]], None] = lambda values: None,
     ) -> None:
         """`stored` returns the credentials of all providers; `hold` is called with each key before it is used.
 
-        `models_file` is the name of the file that the entries are from.
+        `files` are named in sentences for people.
         """
         self._catalog = catalog
         self._entries = _rename_to_current(entries)
         self._all_stored = stored
         self._environ = environ
         self._values = values
-        self._models_file = models_file
+        self._files = files or NamedFiles()
         self._given_problems = list(problems)
         self._problems: dict[str, str] = {}
         self._cached: dict[str, ProviderModels] = {}
@@ -206,9 +216,14 @@ class ModelRegistry:
         return " ".join([name, *(f"${variable}" for variable in self._values.find_variables(value))])
 
     def _stored_credential(self, provider: str) -> Mapping[str, Any] | None:
+        return self._find_stored(provider)[1]
+
+    def _find_stored(self, provider: str) -> tuple[str, Mapping[str, Any] | None]:
+        """A provider's credential, and the name under which it is stored, which may be an earlier one."""
         stored = self._all_stored()
-        named = (credential for name, credential in stored.items() if to_current_provider_name(name) == provider)
-        return stored.get(provider) or next(named, None)
+        if stored.get(provider):
+            return provider, stored[provider]
+        return next((one for one in stored.items() if to_current_provider_name(one[0]) == provider), (provider, None))
 
     def has_key(self, provider: str) -> bool:
         """True if credentials are configured; no command is run to find out."""
@@ -244,45 +259,53 @@ class ModelRegistry:
             return f"{text}: the stored login has expired; store an API key instead"
         if "apiKey" in self._entries.get(model.provider, {}):
             why = "a variable is unset, or a command failed, printed more than 64 KiB or took longer than 10 s"
-            return f'{text}: "apiKey" in {self._models_file} gives nothing ({why})'
+            return f'{text}: "apiKey" in {self._files.models} gives nothing ({why})'
         known = KNOWN.get(model.provider)
         if known is not None:
             return f"{text}: set {known.keys[0]}, pass --api-key, or store a key in auth.json"
-        return f'{text}: set "apiKey" for this provider in {self._models_file}, or pass --api-key'
+        return f'{text}: set "apiKey" for this provider in {self._files.models}, or pass --api-key'
 
     def describe_key_origin(self, provider: str) -> KeyOrigin:
         """Where a provider's key comes from, and how to replace it, for people; the order is that of precedence."""
+        where, remedy = self._find_key_origin(provider)
         from pigeon.providers.explanations import KeyOrigin
 
+        return KeyOrigin(where, remedy, self._files.models)
+
+    def _find_key_origin(self, provider: str) -> tuple[str, str]:
         if provider in self._runtime:
-            return KeyOrigin("given at the start (--api-key)", "give a valid one")
-        entry, stored = self._entries.get(provider, {}), self._stored_credential(provider)
+            return "given at the start (--api-key)", "give a valid one"
+        entry, (name, stored) = self._entries.get(provider, {}), self._find_stored(provider)
+        file = self._files.name_stored(name)
+        # What is in another file cannot be replaced there by hand, and counts less.
+        replace_it = _REPLACE_IT if file == AUTH_FILE else f"store a valid one in {AUTH_FILE}"
         if stored is not None and stored.get("type") == "oauth":
-            return KeyOrigin("of the login in auth.json", "log in again, or store an API key there instead")
+            place = "there" if file == AUTH_FILE else f"in {AUTH_FILE}"
+            return f"of the login in {file}", f"log in again, or store an API key {place} instead"
         if stored is not None and stored.get("key"):
-            return self._origin_in_file("auth.json", str(stored["key"]))
+            return self._find_origin_in_file(file, str(stored["key"]), replace_it)
         if stored is None and "apiKey" in entry:
-            return self._origin_in_file("models.json", str(entry["apiKey"]))
+            key = str(entry["apiKey"])
+            return self._find_origin_in_file(self._files.models, key, _REPLACE_IT)
         own = {} if stored is None else {key: str(value) for key, value in (stored.get("env") or {}).items()}
         variable = self._find_key_variable(provider, own)
         if variable is None:
-            return KeyOrigin("of the headers in models.json", "correct it there")
+            return f"of the headers in {self._files.models}", "correct it there"
         if own.get(variable):
-            return KeyOrigin(f"from {variable} in auth.json", "replace it there with a valid one")
-        return KeyOrigin(f"from the variable {variable}", "set that to a valid key, and start Pigeon again")
+            return f"from {variable} in {file}", replace_it
+        return f"from the variable {variable}", "set that to a valid key, and start Pigeon again"
 
-    def _origin_in_file(self, file: str, value: str) -> KeyOrigin:
-        from pigeon.providers.explanations import KeyOrigin
-
+    def _find_origin_in_file(self, file: str, value: str, replace_it: str) -> tuple[str, str]:
         named = sorted(self._values.find_variables(value))
         if value.startswith("!"):
-            return KeyOrigin(f"from the command in {file}", "have it print a valid key")
+            return f"from the command in {file}", "have it print a valid key"
         if named:
-            return KeyOrigin(
-                f"from the variable {' and '.join(named)}, which {file} names",
+            variables = " and ".join(named)
+            return (
+                f"from the variable {variables}, which {file} names",
                 "set that to a valid key, and start Pigeon again",
             )
-        return KeyOrigin(f"from {file}", "replace it there with a valid one")
+        return f"from {file}", replace_it
 
     async def resolve_access(self, model: Model) -> Access:
         """Key and headers for one request; raises `NoKey`."""
@@ -369,7 +392,7 @@ class ModelRegistry:
         try:
             return build_provider_models(provider, built_in, entry)
         except UnusableEntry as error:
-            self._problems[provider] = f'Provider "{provider}" in {self._models_file} is left out: {error}'
+            self._problems[provider] = f'Provider "{provider}" in {self._files.models} is left out: {error}'
             return build_provider_models(provider, built_in, {})
 
 
