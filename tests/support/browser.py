@@ -28,6 +28,8 @@ from support.pigeon_serve import PigeonServer
 
 DESK, PHONE = (1280, 900), (390, 844)
 ASKING = {"permissions": {"ask": ["edit", "write"]}}
+# For `Tab.ask`: the person pauses.
+LATER = "{ const was = performance.now.bind(performance); performance.now = () => was() + 5000; }"
 PARSER = "def parse(text):\n    parts = text.split(',')\n    return parts\n"
 EDIT = Call("edit", {"path": "parser.py", "edits": [{"oldText": "return parts", "newText": "return sorted(parts)"}]})
 # Keys as the browser names them: (key, code, number, text).

@@ -8,13 +8,11 @@ import string
 import pytest
 
 from fakes.model_server import Call, Gate, ModelServer
-from support.browser import EDIT, NEEDS_BROWSER, PARSER, Browser, ServedPigeon, Tab
+from support.browser import EDIT, LATER, NEEDS_BROWSER, PARSER, Browser, ServedPigeon, Tab
 
 pytestmark = NEEDS_BROWSER
 BOX = "document.getElementById('message')"
 OPEN = "document.querySelector('.question:not(.fresh)')"
-# The person pauses.
-LATER = "{ const was = performance.now.bind(performance); performance.now = () => was() + 5000; }"
 # What a person may press; a slash begins a command.
 PRINTABLE = string.printable[:95].replace("/", "")
 # Where the focus can be while a question is open.

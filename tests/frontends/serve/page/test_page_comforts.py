@@ -8,7 +8,7 @@ import urllib.request
 from typing import Any
 
 from fakes.model_server import Call, Gate, ModelServer, Text
-from support.browser import ALT, ASKING, DESK, EDIT, NEEDS_BROWSER, Browser, BrowserPage, ServedPigeon, Tab
+from support.browser import ALT, ASKING, DESK, EDIT, LATER, NEEDS_BROWSER, Browser, BrowserPage, ServedPigeon, Tab
 
 pytestmark = NEEDS_BROWSER
 BOX = "document.getElementById('message')"
@@ -339,6 +339,8 @@ def test_who_denies_may_say_why_and_the_model_reads_it_with_the_refusal(tab: Tab
     assert "say what to do instead" in tab.ask(f"{BOX}.placeholder")
     tab.until("document.querySelector('.question:not(.fresh)')")
     assert tab.ask("document.getElementById('send').textContent") == "Steer"
+    # Words right after an Enter are no answer.
+    tab.ask(LATER)
     tab.type("sort by length instead")
     tab.until("document.getElementById('send').textContent === 'Decline and send'")
     tab.press("Enter")
