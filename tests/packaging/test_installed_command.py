@@ -117,7 +117,27 @@ def test_a_user_install_is_found(folders: AgentFolders, tmp_path: Path) -> None:
     ran = run([str(install(tmp_path / "bin", python)), "--version"], folders)
     assert (ran.stdout.strip(), ran.stderr) == (__version__, "")
     ran = run([str(tmp_path / "bin" / "pigeon"), "--version"], folders, HOME=".")
-    assert "No module named 'pigeon'" in ran.stderr
+    assert ran.returncode == 1
+    assert ran.stderr.startswith(f"Error: {python} does not find Pigeon, and this command ignores PYTHONPATH. ")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="warm parents need Linux")
+def test_a_user_install_starts_warm(folders: AgentFolders, tmp_path: Path) -> None:
+    python = str(getattr(sys, "_base_executable", sys.executable))
+    command = str(install(tmp_path / "bin", python))
+    site = Path(run([python, "-c", "import site; print(site.getusersitepackages())"], folders).stdout.strip())
+    site.mkdir(parents=True)
+    libraries = [path for path in sys.path if path.endswith("site-packages")]
+    (site / "pigeon.pth").write_text("\n".join([str(ROOT / "src"), *libraries, ""]))
+    try:
+        ran = run([command, "warm"], folders)
+        assert (ran.returncode, ran.stderr) == (0, "")
+        ran = run([command, "-p", "--model", "demo", "hello"], folders)
+        assert (ran.returncode, ran.stderr) == (0, "")
+        (row,) = run([command, "warm", "--status"], folders).stdout.splitlines()[1:]
+        assert row.split()[1:3] == ["1", "0"]
+    finally:
+        run([command, "warm", "--stop"], folders)
 
 
 def test_what_is_missing_is_named(folders: AgentFolders, tmp_path: Path) -> None:

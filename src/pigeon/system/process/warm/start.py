@@ -34,7 +34,7 @@ def start_parent(folder: int, idle_minutes: float) -> int:
             stderr=theirs,
             pass_fds=(folder,),
             # Not even the home: nothing of a user.
-            env=own_environment(given, *names).only({*names, "PATH"}),
+            env=own_environment(given, *names).only({*names, "PATH"}).with_added(_user_packages()),
             start_new_session=True,
         )
     except OSError as error:
@@ -53,6 +53,15 @@ def start_parent(folder: int, idle_minutes: float) -> int:
     # It outlives this process, which does not wait for it.
     program.returncode = 0
     return program.pid
+
+
+def _user_packages() -> dict[str, str]:
+    """Where `pip install --user` has put Pigeon, if `bin/pigeon-main` had to look there; the parent has no home in which
+    it could."""
+    site = sys.modules.get("site")
+    if sys.flags.isolated and getattr(site, "USER_SITE", None) in sys.path:
+        return {"PYTHONUSERBASE": str(getattr(site, "USER_BASE", ""))}
+    return {}
 
 
 def _read_answer(ready: int) -> bytes:
