@@ -56,8 +56,8 @@ def start_parent(folder: int, idle_minutes: float) -> int:
 
 
 def _user_packages() -> dict[str, str]:
-    """Where `pip install --user` has put Pigeon, if `bin/pigeon-main` had to look there; the parent has no home in which
-    it could."""
+    """Where `pip install --user` has put Pigeon, if `bin/pigeon-main` had to look there: the parent has no home in
+    which it could."""
     site = sys.modules.get("site")
     if sys.flags.isolated and getattr(site, "USER_SITE", None) in sys.path:
         return {"PYTHONUSERBASE": str(getattr(site, "USER_BASE", ""))}
