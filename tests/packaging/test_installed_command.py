@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -80,6 +81,16 @@ def test_the_name_in_a_link_to_the_command_counts(folders: AgentFolders, tmp_pat
             assert ran.stdout.strip() == SPOKEN_VERSIONS[name]
     found = run(["pigeon", "--version"], folders, PATH=f"{tmp_path}/bin:{os.environ['PATH']}")
     assert found.stdout.strip() == __version__
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="only bash looks in PATH for the script that it is to run")
+def test_a_shell_that_finds_the_command_in_path_runs_nothing_of_the_working_folder(
+    folders: AgentFolders, tmp_path: Path
+) -> None:
+    install(tmp_path / "bin")
+    (folders.work / "pigeon-main").write_text("#!/bin/false\n\n")
+    ran = run(["bash", "pigeon", "--version"], folders, PATH=f"{tmp_path}/bin:{os.environ['PATH']}")
+    assert (ran.stdout.strip(), ran.stderr) == (__version__, "")
 
 
 @pytest.mark.parametrize(
