@@ -431,6 +431,12 @@ class Redactor:
                     data = re.sub(spread, _MASKED, data)
         return data
 
+    def knows_keys(self) -> bool:
+        """Whether there is anything to mask; what was learned is never forgotten."""
+        if not self._asked:
+            self.learn_from_sources()
+        return bool(self._forms)
+
     def find_growing(self, data: bytes) -> int:
         """The position at the end of the data where the beginning of a form contains a shorter form."""
         return self._form_beginnings()[0].find_open_beginning(data)
@@ -541,6 +547,8 @@ class RedactedStream:
 
     def feed(self, data: bytes, final: bool = False) -> bytes:
         """The bytes that can be shown by now; a possible beginning of a key waits for the next piece."""
+        if not self._redactor.knows_keys():
+            return data
         data = self._held + data
         if final:
             self._held = b""
