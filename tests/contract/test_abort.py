@@ -92,6 +92,20 @@ def test_abort_is_obeyed_while_nobody_reads(start: Start, server: ModelServer) -
     assert answers(agent.records)[0]["stopReason"] == "aborted"
 
 
+@proves("transport.every_delta")
+def test_a_slow_host_that_asks_gets_every_delta_by_itself(start: Start, server: ModelServer) -> None:
+    agent = start(reads=False, dialect="pi-latest")
+    text = "0123456789" * 2_000
+    server.answers(Text(text, piece=1))
+    agent.send({"id": "h", "type": "hello", "features": ["every_delta"]})
+    agent.send({"id": "p", "type": "prompt", "message": "x"})
+    agent.wait_quiet()
+    agent.start_reading()
+    agent.wait_end()
+    events = [update["assistantMessageEvent"] for update in agent.since(0, "message_update")]
+    assert [event["delta"] for event in events if event["type"] == "text_delta"] == list(text)
+
+
 @proves("transport.backpressure")
 def test_a_host_that_does_not_read_pauses_the_agent_with_flat_memory(start: Start, server: ModelServer) -> None:
     agent = start(reads=False, by_exec=True)

@@ -244,3 +244,16 @@ def test_every_key_is_told_before_it_is_used_and_the_variables_it_comes_from_are
     made.use_key("mine", "given")
     made.put_entry("late", {"apiKey": "of-an-extension"})
     assert {("key", "given"), ("key", "of-an-extension")} <= set(told)
+
+
+def test_what_is_stored_is_read_once_for_the_whole_list() -> None:
+    read = []
+    models = ModelRegistry(
+        catalog=Catalog(),
+        entries={name: CUSTOM for name in ("one", "two", "three")},
+        stored=lambda: read.append(1) or {"two": {"type": "api_key", "key": "k"}},
+        environ={},
+        values=Values({}, ProcessOwner()),
+    )
+    assert names(models.list_available()) == ["one/x", "two/x", "three/x"]
+    assert len(read) == 1

@@ -143,6 +143,18 @@ async def test_the_agent_waits_for_a_slow_host_when_it_cannot_merge() -> None:
     await waiting
 
 
+async def test_a_host_of_every_delta_gets_each_and_is_waited_for() -> None:
+    tap, outbox = an_outbox(Connection(Dialect("1", deltas=True), ["every_delta"]))
+    tap.fill()
+    assert outbox.send_event(text("a"))
+    waiting = outbox.wait_if_full()
+    assert waiting is not None
+    outbox.send_event(text("b"))
+    await tap.drain()
+    await waiting
+    assert tap.texts() == ["a", "b"]
+
+
 async def test_what_is_held_is_bounded() -> None:
     tap, outbox = an_outbox()
     tap.fill()

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from pigeon.sandbox import wall as wall_module
-from pigeon.sandbox.plan import plan_of
+from pigeon.sandbox.plan import STANDS_IN_SINCE, plan_of
 from pigeon.sandbox.policy import Unprotectable
 from pigeon.system.process.reaper import LOST
 from pigeon.system.process.run_program import ProgramResult, run_program
@@ -373,11 +373,11 @@ async def test_what_stands_in_is_there_and_locked_although_another_agent_removes
     raced: list[str] = []
     create, flock = wall_module._create_stand_in, fcntl.flock
 
-    def create_what_goes_again(path: str, content: bytes | None) -> None:
+    def create_what_goes_again(path: str, content: bytes | None, spare: str) -> None:
         if not raced:
             raced.append(path)
             raise FileExistsError(path)
-        create(path, content)
+        create(path, content, spare)
 
     def lock_what_is_another_by_now(descriptor: int, operation: int) -> None:
         path = os.readlink(f"/proc/self/fd/{descriptor}")
@@ -408,6 +408,31 @@ async def test_what_stands_in_is_there_and_locked_although_another_agent_removes
     finally:
         wall.on_program_ended()
     assert unlocked_names(place.work) == list(STAND_INS)
+
+
+async def test_what_stands_in_is_away_between_commands_and_the_same_again_in_the_next(place: Place) -> None:
+    wall = wall_of(place.builder, policy_for(place.work, place.home, place.scratch))
+    before = []
+    for _ in range(2):
+        await wall.prepare_program("/bin/true", ["true"], str(place.work), {})
+        before.append([(place.work / name).stat().st_ino for name in STAND_INS if name != ".mcp.json"])
+        wall.on_program_ended()
+        assert place.names() == set()
+    assert before[0] == before[1]
+
+
+async def test_what_is_put_where_something_stood_in_is_left_alone(place: Place) -> None:
+    wall = wall_of(place.builder, policy_for(place.work, place.home, place.scratch))
+    await wall.prepare_program("/bin/true", ["true"], str(place.work), {})
+    (place.work / ".pi" / "kept").touch()
+    wall.on_program_ended()
+    assert place.names() == {".pi"}
+    (place.work / ".omp").mkdir()
+    await wall.prepare_program("/bin/true", ["true"], str(place.work), {})
+    assert (place.work / ".omp").stat().st_mtime > STANDS_IN_SINCE
+    wall.on_program_ended()
+    assert place.names() == {".omp", ".pi"}
+    assert (place.work / ".pi" / "kept").exists()
 
 
 async def test_a_link_that_cannot_be_protected_stops_the_command(place: Place, tmp_path: Path) -> None:

@@ -49,6 +49,24 @@ async def test_a_run_gives_its_text_messages_usage_and_session(conversations: Co
     assert result.session_file in {str(path) for path in conversations.folders.home.rglob("*.jsonl")}
 
 
+async def test_every_delta_arrives_on_request_however_slowly_they_are_read(conversations: Conversations) -> None:
+    text = "0123456789" * 1_000
+    conversations.script({"text": text, "chunk": 1}, {"text": text, "chunk": 1})
+    async with conversations.start() as agent:
+        deltas = []
+        async for event in agent.prompt("go", every_delta=True):
+            await asyncio.sleep(0)
+            if isinstance(event, pigeon.TextDelta):
+                deltas.append(event.delta)
+        assert deltas == list(text)
+        merged = []
+        async for event in agent.prompt("go"):
+            await asyncio.sleep(0)
+            if isinstance(event, pigeon.TextDelta):
+                merged.append(event.delta)
+        assert "".join(merged) == text
+
+
 async def test_a_failed_run_says_why(conversations: Conversations) -> None:
     conversations.settings(retry={"enabled": False})
     conversations.script({"error": {"message": "it broke"}})

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pigeon.sdk.errors import ReaderTooSlow
-from pigeon.sdk.reader_queue import MOST_APART, MOST_BYTES, MOST_QUEUED, ReaderQueue
+from pigeon.sdk.reader_queue import MOST_APART, MOST_BYTES, MOST_DELTAS, MOST_QUEUED, ReaderQueue
 from pigeon.wire.content import TextContent
 from pigeon.wire.events import (
     AgentSettled,
@@ -221,6 +221,40 @@ def answer(text: str) -> AssistantMessage:
         stop_reason="stop",
         timestamp=0,
     )
+
+
+async def test_a_reader_of_every_delta_gets_each_as_it_was() -> None:
+    queue = ReaderQueue(every_delta=True)
+    events: list[Any] = [TextDelta(content_index=0, delta=str(at)) for at in range(2 * MOST_QUEUED)]
+    events += [TextEnd(content_index=0, content=""), AgentSettled()]
+    for event in events:
+        queue.put(event)
+    assert await read_all(queue) == events
+
+
+async def test_a_reader_of_every_delta_that_leaves_too_much_unread_is_told_and_misses_none_before() -> None:
+    queue = ReaderQueue(every_delta=True)
+    deltas = [TextDelta(content_index=0, delta=str(at)) for at in range(MOST_DELTAS)]
+    for delta in deltas:
+        queue.put(delta)
+    queue.put(TextEnd(content_index=0, content=""))
+    queue.put(TextDelta(content_index=1, delta="too late"))
+    assert len(queue) == MOST_DELTAS + 1
+    read: list[Any] = []
+    with pytest.raises(ReaderTooSlow):
+        await read_until_closed(queue, read)
+    assert read[:-1] == deltas
+
+
+async def test_long_deltas_count_with_their_length_where_there_are_no_lines() -> None:
+    queue = ReaderQueue(every_delta=True)
+    long = TextDelta(content_index=0, delta="x" * (MOST_BYTES // 8))
+    for _ in range(9):
+        queue.put(long)
+    read: list[Any] = []
+    with pytest.raises(ReaderTooSlow):
+        await read_until_closed(queue, read)
+    assert read == [long] * 9
 
 
 async def test_what_was_queued_is_read_before_the_error_that_closed_it() -> None:

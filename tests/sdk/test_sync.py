@@ -66,6 +66,14 @@ def test_events_are_iterated_and_commands_answered(own: Conversations) -> None:
         agent.get_state()
 
 
+def test_every_delta_arrives_on_request(own: Conversations) -> None:
+    text = "0123456789" * 200
+    own.script({"text": text, "chunk": 1})
+    with pigeon.SyncAgent(**options(own)) as agent:
+        events = list(agent.prompt("go", every_delta=True))
+    assert [event.delta for event in events if isinstance(event, pigeon.TextDelta)] == list(text)
+
+
 def test_leaving_the_iteration_aborts_and_waits(own: Conversations) -> None:
     own.script({"text": "On and on", "hang": True}, "Fine.")
     with pigeon.SyncAgent(**options(own)) as agent:

@@ -7,7 +7,10 @@ import html
 import json
 import re
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import process_time
 from urllib.parse import quote, quote_plus
 
@@ -16,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pigeon.secrets.redactor import IMAGE_WITH_KEY, MASK, RedactedStream, Redactor, is_distinctive, keys_in
+from pigeon.system.shell.artifacts import Artifacts
 from pigeon.system.shell.output import Capture
 from pigeon.system.shell.truncation import OutputLimits
 from pigeon.wire.content import ImageContent, TextContent
@@ -220,6 +224,31 @@ def test_the_rest_of_a_key_at_the_beginning_of_a_long_output_is_not_shown(size: 
         shown = capture.visible_tail().text
         assert MASK in shown
         assert not [key[at:] for at in range(1, len(key) - 4) if key[at:] in shown]
+
+
+@given(
+    st.lists(st.sampled_from([b"\x1b[31m", b"\r", b"\n", b"canary-", b"0f1e2d3c4b5a", b"%2D", b"text\n"]), max_size=30)
+)
+def test_an_output_without_a_live_view_is_kept_and_ends_the_same(pieces: list[bytes]) -> None:
+    kept = []
+    for is_live in (True, False):
+        with TemporaryDirectory() as folder:
+            capture = Capture(
+                partial(Artifacts(lambda folder=folder: folder, folder).create, "bash"),
+                OutputLimits(lines=3, bytes=40),
+                redactor("canary-0f1e2d3c4b5a"),
+                is_live,
+            )
+            live = b"".join([*map(capture.feed, pieces), capture.finish()])
+            on_disk = b"" if capture.artifact is None else Path(capture.artifact.path).read_bytes()
+            kept.append((capture.visible_tail(), on_disk))
+        assert is_live or live == b""
+        assert not any(b"canary-0f1e2d3c4b5a" in text for text in (live, on_disk))
+    assert kept[0] == kept[1]
+
+
+def test_a_key_with_a_letter_behind_its_escape_is_learned() -> None:
+    assert redactor("canary&élan-0f1e2d3c").mask_text("it is canary&élan-0f1e2d3c") == f"it is {MASK}"
 
 
 def test_an_image_with_a_key_in_its_data_is_left_out_of_a_result() -> None:

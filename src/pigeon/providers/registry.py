@@ -134,7 +134,9 @@ class ModelRegistry:
 
     def list_available(self) -> list[Model]:
         """The models whose provider has credentials configured."""
-        return [model for provider in self.providers() if self.has_key(provider) for model in self.models_of(provider)]
+        stored = _by_current_name(self._all_stored())
+        with_keys = (provider for provider in self.providers() if self._has_key(provider, stored.get(provider)))
+        return [model for provider in with_keys for model in self.models_of(provider)]
 
     def models_of(self, provider: str) -> list[Model]:
         return list(self._provider_models_of(to_current_provider_name(provider)).models.values())
@@ -228,9 +230,11 @@ class ModelRegistry:
     def has_key(self, provider: str) -> bool:
         """True if credentials are configured; no command is run to find out."""
         provider = to_current_provider_name(provider)
+        return self._has_key(provider, self._stored_credential(provider))
+
+    def _has_key(self, provider: str, stored: Mapping[str, Any] | None) -> bool:
         if provider in self._runtime:
             return True
-        stored = self._stored_credential(provider)
         if stored is not None:
             return self._is_usable_credential(stored)
         entry = self._entries.get(provider, {})
@@ -404,6 +408,15 @@ def _rename_to_current(entries: Mapping[str, Mapping[str, Any]]) -> dict[str, Ma
         models = [*before.get("models", ()), *entry.get("models", ())]
         found[to_current_provider_name(name)] = merge_objects(before, {**entry, "models": models} if before else entry)
     return {to_current_provider_name(name): found[to_current_provider_name(name)] for name in entries}
+
+
+def _by_current_name(stored: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """The credentials by current provider name; one that is stored under it counts more than one under an earlier
+    name."""
+    found: dict[str, Mapping[str, Any]] = {}
+    for name, credential in stored.items():
+        found.setdefault(to_current_provider_name(name), credential)
+    return found | {name: credential for name, credential in stored.items() if credential}
 
 
 def _secrets_of_entry(entry: Mapping[str, Any]) -> Iterator[tuple[str, str, None]]:

@@ -112,6 +112,11 @@ class Connection:
     def features(self) -> list[Feature]:
         return [feature for feature in ALL_FEATURES if feature in self._features]
 
+    @property
+    def sends_every_delta(self) -> bool:
+        """Whether the client is to get each delta by itself."""
+        return "every_delta" in self._features
+
     def set_change_callback(self, callback: Callable[[], None]) -> None:
         """Set a function to call before each change, so that waiting lines are sent in their original form."""
         self._before_change = callback

@@ -91,9 +91,9 @@ class Outbox:
         events: LineSink | None = None,
         merges: bool = True,
     ) -> None:
-        """`events` is where events go if not to `answers`. Without `merges`, the agent waits for a slow host instead of
-        merging deltas."""
-        self._merges = merges
+        """`events` is where events go if not to `answers`. Without `merges`, and for a host with the feature
+        `every_delta`, the agent waits for a slow host instead of merging deltas."""
+        self._always_waits = not merges
         self._answers = answers
         self._events = answers if events is None else events
         self._connection = connection
@@ -103,6 +103,10 @@ class Outbox:
         self._may_hold = False
         self._release: asyncio.Task[None] | None = None
         self._making = asyncio.Lock()
+
+    @property
+    def _merges(self) -> bool:
+        return not (self._always_waits or self._connection.sends_every_delta)
 
     def suppress_dialogs(self) -> None:
         """Send nothing that a person would have to see or answer."""
@@ -197,7 +201,7 @@ class Outbox:
         if not self._events.is_full:
             return None
         # Deltas that can still be held need not wait: they will be sent as one.
-        if self._merges and self._may_hold and (self._held is None or self._held.size < MOST_HELD):
+        if self._may_hold and self._merges and (self._held is None or self._held.size < MOST_HELD):
             return None
         return self._events.wait_for_room()
 
@@ -213,7 +217,7 @@ class Outbox:
         if self._held is not None:
             return self._held.try_add(update)
         delta = update.assistant_message_event
-        if not self._merges or not self._events.is_full or not isinstance(delta, _GROWING):
+        if not self._events.is_full or not isinstance(delta, _GROWING) or not self._merges:
             return False
         self._held = HeldDeltas(update, delta)
         self._release = asyncio.ensure_future(self._flush_when_room())

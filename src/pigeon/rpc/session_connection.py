@@ -33,6 +33,10 @@ BEHAVIOUR_FEATURES: dict[Feature, tuple[str, Callable[[Session], None] | None]] 
         "others it would be one more member of every line",
         None,
     ),
+    "every_delta": (
+        "While the client reads slowly, the agent waits for it instead of merging deltas of a block",
+        None,
+    ),
     "mcp": (
         "Tool servers are connected without a pause, because the client shows how they come up",
         lambda session: session.dependencies.tool_servers.skip_startup_delay(),

@@ -14,6 +14,7 @@ import asyncio
 import errno
 import fcntl
 import os
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Literal
@@ -39,6 +40,7 @@ _LEADING_OUT = frozenset(
 )
 MARKER = "PIGEON_SANDBOX"
 _LOCK_TRIES, _LOCK_PAUSE = 50, 0.002
+_AT_FDCWD, _RENAME_NOREPLACE = -100, 1
 
 
 class Wall:
@@ -48,6 +50,8 @@ class Wall:
 
     `prepare_program` and `on_program_ended` are called around each command: while one runs, stand-ins are where
     commands must create nothing. They are locked, so that of several agents in a folder the last one removes them.
+    Folders are moved to the agent's temporary folder and back, if that is in the same file system: ext4 takes long to
+    create what was just removed.
     """
 
     def __init__(
@@ -95,7 +99,13 @@ class Wall:
         """Called when a command has ended with all that it started."""
         self._running -= 1
         while self._running == 0 and self._held:
-            _release_stand_in(*self._held.popitem())
+            path, held = self._held.popitem()
+            _release_stand_in(path, held, self._spare_for(path))
+
+    def _spare_for(self, path: str) -> str:
+        """Where the stand-in of a path is while no command runs."""
+        # Two with the same name do no harm: one of them is then removed as it would be without a spare.
+        return os.path.join(self.policy.scratch, f"spare-{zlib.crc32(os.fsencode(path)):08x}")
 
     def _enclose_program(
         self, program: str, argv: Sequence[str], cwd: str, environment: Mapping[str, str], plan: MountPlan
@@ -147,16 +157,16 @@ class Wall:
                 if _is_same_file(known, path):
                     continue
                 os.close(self._held.pop(path))
-            self._held[path] = _lock_stand_in(path, content)
+            self._held[path] = _lock_stand_in(path, content, self._spare_for(path))
 
 
-def _lock_stand_in(path: str, content: bytes | None) -> int:
+def _lock_stand_in(path: str, content: bytes | None, spare: str) -> int:
     """A lock on the stand-in at a path, created if necessary: an empty folder, or a file.
 
     Raises `BlockingIOError` while another agent has locked it to remove it, and `OSError`.
     """
     with suppress(FileExistsError):
-        _create_stand_in(path, content)
+        _create_stand_in(path, content, spare)
     held = -1
     try:
         held = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -175,8 +185,10 @@ def _lock_stand_in(path: str, content: bytes | None) -> int:
     raise BlockingIOError(errno.EWOULDBLOCK, os.strerror(errno.EWOULDBLOCK), path)
 
 
-def _create_stand_in(path: str, content: bytes | None) -> None:
+def _create_stand_in(path: str, content: bytes | None, spare: str) -> None:
     if content is None:
+        if _try_move(spare, path):
+            return
         os.mkdir(path, 0o755)
     else:
         with open(path, "xb") as file:
@@ -185,16 +197,28 @@ def _create_stand_in(path: str, content: bytes | None) -> None:
         os.utime(path, (STANDS_IN_SINCE, STANDS_IN_SINCE), follow_symlinks=False)
 
 
-def _release_stand_in(path: str, held: int) -> None:
+def _release_stand_in(path: str, held: int, spare: str) -> None:
     """Release a lock, and remove the stand-in if no other agent needs it."""
     try:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if os.fstat(held).st_mtime == STANDS_IN_SINCE and _is_same_file(held, path):
-            os.rmdir(path) if os.path.isdir(path) else os.unlink(path)
+            if not os.path.isdir(path):
+                os.unlink(path)
+            elif os.listdir(held) or not _try_move(path, spare):
+                os.rmdir(path)
     except OSError:
         pass
     finally:
         os.close(held)
+
+
+def _try_move(source: str, target: str) -> bool:
+    """Move a folder unless something has the new name; returns False if that is impossible, here or at all."""
+    import ctypes
+
+    move = getattr(ctypes.CDLL(None), "renameat2", None)
+    names = os.fsencode(source), os.fsencode(target)
+    return move is not None and move(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_NOREPLACE) == 0
 
 
 def _is_same_file(held: int, path: str) -> bool:

@@ -50,7 +50,7 @@ _Self = TypeVar("_Self", bound="Conversation")
 DIALECT = "pi-latest"
 NEEDED = ("agent_settled", "message_end", "compaction_end")
 # The features to request with `hello`.
-FEATURES = ["deltas", "permissions", "attribution", "explanations", "agents"]
+FEATURES = ["deltas", "permissions", "attribution", "explanations", "agents", "every_delta"]
 
 
 class Conversation(CommandMethods):
@@ -156,6 +156,7 @@ class Conversation(CommandMethods):
         output: Any = None,
         message_id: str | None = None,
         streaming_behavior: StreamingBehavior | None = None,
+        every_delta: bool = False,
     ) -> PromptEvents:
         """Prompt, and iterate over the events of the run up to its `agent_settled`.
 
@@ -167,6 +168,9 @@ class Conversation(CommandMethods):
 
         `message_id` is an id of the program's own that makes it safe to send a prompt again: the same prompt under the
         same id starts nothing and gives the rest of the run that the first one started, or only its end if it is over.
+
+        With `every_delta` each delta arrives as the model sent it, however slowly the program reads; beyond 100,000
+        unread events the iteration raises `ReaderTooSlow`, and the run is aborted.
         """
 
         schema = None if output is None else OutputType(output).schema
@@ -180,7 +184,7 @@ class Conversation(CommandMethods):
         async def make_prompt() -> Prompt:
             return Prompt(message=text, images=await images_of(images), **_drop_none(asked))
 
-        return PromptEvents(self._runs, make_prompt)
+        return PromptEvents(self._runs, make_prompt, every_delta)
 
     @overload
     async def run(
@@ -364,8 +368,10 @@ class Conversation(CommandMethods):
             reader.close(error)
         self._readers.clear()
 
-    def _subscribe(self, run_id: str | None = None, missed: Exception | None = None) -> ReaderQueue:
-        queue = ReaderQueue(run_id, missed)
+    def _subscribe(
+        self, run_id: str | None = None, missed: Exception | None = None, *, every_delta: bool = False
+    ) -> ReaderQueue:
+        queue = ReaderQueue(run_id, missed, every_delta=every_delta)
         self._readers.add(queue)
         return queue
 

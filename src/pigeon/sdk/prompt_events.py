@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pigeon.sdk.results import ConversationEvent, RecentRuns
 
 Call = Callable[..., Awaitable[Any]]
+Subscribe = Callable[..., ReaderQueue]
 # How long to wait for the end of an aborted run after the agent has reported that it is idle.
 SETTLE_SECONDS = 10.0
 
@@ -47,22 +48,20 @@ class FollowedRun:
 class PromptRuns:
     """Starts the prompts of one conversation, and tracks those that were left and have not ended."""
 
-    def __init__(
-        self, call: Call, subscribe: Callable[[str | None, Exception | None], ReaderQueue], recent: RecentRuns
-    ) -> None:
+    def __init__(self, call: Call, subscribe: Subscribe, recent: RecentRuns) -> None:
         self._call = call
         self._subscribe = subscribe
         self._recent = recent
         self._left: set[asyncio.Future[None]] = set()
         self._started: WeakSet[PromptedRun] = WeakSet()
 
-    def start_prompt(self, command: Callable[[], Awaitable[Prompt]]) -> PromptedRun:
+    def start_prompt(self, command: Callable[[], Awaitable[Prompt]], every_delta: bool) -> PromptedRun:
         """Begin a prompt once all runs that were left have ended."""
-        run = PromptedRun(self, command)
+        run = PromptedRun(self, command, every_delta)
         self._started.add(run)
         return run
 
-    async def send_prompt(self, prompt: Prompt) -> FollowedRun | None:
+    async def send_prompt(self, prompt: Prompt, every_delta: bool) -> FollowedRun | None:
         """Send a prompt; returns the events from its acceptance on, or None if no run follows.
 
         A message that was sent before under its id starts nothing: the result is then the rest of its run, or only the
@@ -81,7 +80,7 @@ class PromptRuns:
             if prompt.client_message_id and known is None:
                 missed = RunOver(prompt.client_message_id, run_id or "")
                 again.append(missed)
-            queue = self._subscribe(run_id, missed)
+            queue = self._subscribe(run_id, missed, every_delta=every_delta)
             if known is not None and known.settled_event is not None:
                 queue.put(known.settled_event)
             followed.append(FollowedRun(queue, accepted.queued_id))
@@ -131,9 +130,10 @@ class PromptRuns:
 class PromptedRun:
     """One prompt, from its command to the end of its run."""
 
-    def __init__(self, runs: PromptRuns, command: Callable[[], Awaitable[Prompt]]) -> None:
+    def __init__(self, runs: PromptRuns, command: Callable[[], Awaitable[Prompt]], every_delta: bool) -> None:
         self._runs = runs
         self._command = command
+        self._every_delta = every_delta
         self._loop = asyncio.get_running_loop()
         self._beginning: asyncio.Task[FollowedRun | None] = self._loop.create_task(self._start_run())
         self._ending: asyncio.Future[None] | None = None
@@ -146,7 +146,7 @@ class PromptedRun:
         await self._runs.wait_for_abandoned_runs()
         command = await self._command()
         self._sent = True
-        return await self._runs.send_prompt(command)
+        return await self._runs.send_prompt(command, self._every_delta)
 
     @property
     def is_running(self) -> bool:
@@ -228,9 +228,10 @@ class PromptedRun:
 class PromptEvents:
     """The events of one prompt: an async iterator, and a context manager for callers who wait when they leave."""
 
-    def __init__(self, runs: PromptRuns, command: Callable[[], Awaitable[Prompt]]) -> None:
+    def __init__(self, runs: PromptRuns, command: Callable[[], Awaitable[Prompt]], every_delta: bool) -> None:
         self._runs = runs
         self._command = command
+        self._every_delta = every_delta
         self._run: PromptedRun | None = None
 
     def __aiter__(self) -> PromptEvents:
@@ -238,7 +239,7 @@ class PromptEvents:
 
     async def __anext__(self) -> ConversationEvent:
         if self._run is None:
-            self._run = self._runs.start_prompt(self._command)
+            self._run = self._runs.start_prompt(self._command, self._every_delta)
         return cast("ConversationEvent", await self._run.next())
 
     async def __aenter__(self) -> PromptEvents:

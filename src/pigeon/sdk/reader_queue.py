@@ -6,6 +6,9 @@ tool replaces older progress of the same call, because it holds everything so fa
 `MOST_BYTES` of them, events that a later event in the queue repeats are dropped: the deltas of a block that is
 complete, the progress of a call that has ended, all but the newest list of the message queue. If that is not enough,
 the queue is closed: its reader gets what is in it, and then `ReaderTooSlow`.
+
+A reader that asked for `every_delta` gets each one as the model sent it. Its queue holds more, up to `MOST_DELTAS`
+events, and is closed beyond that.
 """
 
 from __future__ import annotations
@@ -35,6 +38,7 @@ from pigeon.wire.messages import AssistantMessage
 
 MOST_APART = 256
 MOST_QUEUED = 10_000
+MOST_DELTAS = 100_000
 MOST_BYTES = 256 * 1024 * 1024
 _GROWING = (TextDelta, ThinkingDelta, ToolcallDelta)
 _COMPLETE: dict[type, type] = {TextEnd: TextDelta, ThinkingEnd: ThinkingDelta, ToolcallEnd: ToolcallDelta}
@@ -68,12 +72,16 @@ class ReaderQueue:
     """The events that one reader has not read yet, in order.
 
     With a `run_id` events of other runs are left out. The end of another run then closes the queue with `missed`: runs
-    do not overlap, so the awaited run has already ended.
+    do not overlap, so the awaited run has already ended. With `every_delta` no delta is merged or dropped.
     """
 
-    def __init__(self, run_id: str | None = None, missed: Exception | None = None) -> None:
+    def __init__(
+        self, run_id: str | None = None, missed: Exception | None = None, *, every_delta: bool = False
+    ) -> None:
         self._run_id = run_id
         self._missed = missed
+        self._every_delta = every_delta
+        self._most_queued = MOST_DELTAS if every_delta else MOST_QUEUED
         self._places: deque[_Place] = deque()
         self._progress: dict[str, _Place] = {}
         self._size = 0
@@ -95,6 +103,8 @@ class ReaderQueue:
             return
         if len(self._places) >= MOST_APART and self._try_merge(event, size):
             return
+        if self._every_delta and not size and isinstance(event, _GROWING):
+            size = len(event.delta)
         place = _Place(event, size)
         self._places.append(place)
         self._size += size
@@ -105,6 +115,8 @@ class ReaderQueue:
 
     def _try_merge(self, event: Any, size: int) -> bool:
         if isinstance(event, _GROWING):
+            if self._every_delta:
+                return False
             # Only the newest delta may be merged: text must not move past the events in between.
             if not self._places[-1].try_append(event):
                 return False
@@ -125,7 +137,7 @@ class ReaderQueue:
     def _enforce_limits(self) -> None:
         """Shrink the queue if it exceeds its limits; a waiting reader is not slow, however much comes at once before
         its turn."""
-        if not self._awaited and (len(self._places) > MOST_QUEUED or self._size > MOST_BYTES):
+        if not self._awaited and (len(self._places) > self._most_queued or self._size > MOST_BYTES):
             self._drop_redundant_or_close()
 
     def _drop_redundant_or_close(self) -> None:
@@ -136,7 +148,8 @@ class ReaderQueue:
         queue_told = False
         for place in reversed(self._places):
             event = place.event
-            if isinstance(event, _GROWING) and (type(event), event.content_index) in complete:
+            is_repeated = isinstance(event, _GROWING) and (type(event), event.content_index) in complete
+            if is_repeated and not self._every_delta:
                 continue
             if isinstance(event, ToolExecutionUpdate) and event.tool_call_id in ended:
                 continue
@@ -155,7 +168,7 @@ class ReaderQueue:
         self._places = kept
         self._progress = {id: place for id, place in self._progress.items() if id not in ended}
         self._size = sum(place.size for place in kept)
-        if len(kept) > MOST_QUEUED // 2 or self._size > MOST_BYTES // 2:
+        if len(kept) > self._most_queued // 2 or self._size > MOST_BYTES // 2:
             self.close(ReaderTooSlow(len(kept)))
 
     def close(self, error: BaseException | None = None) -> None:

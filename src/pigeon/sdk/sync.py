@@ -192,6 +192,7 @@ class SyncConversation(SyncCommandMethods):
         output: Any = None,
         message_id: str | None = None,
         streaming_behavior: StreamingBehavior | None = None,
+        every_delta: bool = False,
     ) -> Iterator[ConversationEvent]:
         """Prompt, and iterate over the events of the run; leaving the iteration early aborts the run."""
         thread, conversation = self._require_open()
@@ -202,6 +203,7 @@ class SyncConversation(SyncCommandMethods):
             output=output,
             message_id=message_id,
             streaming_behavior=streaming_behavior,
+            every_delta=every_delta,
         )
         try:
             while (event := thread.run_and_wait(_next(events))) is not None:

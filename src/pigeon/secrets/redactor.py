@@ -265,8 +265,8 @@ class Redactor:
         self._whole: tuple[bytes, ...] = ()
         self._broken: tuple[bytes, ...] = ()
         self._forms: tuple[bytes, ...] = ()
-        self._by_sign: tuple[tuple[bytes, tuple[bytes, ...]], ...] = ()
-        self._texts: tuple[tuple[str, tuple[str, ...]], ...] = ()
+        self._by_sign: tuple[tuple[bytes, bytes, tuple[bytes, ...]], ...] = ()
+        self._texts: tuple[tuple[str, str, tuple[str, ...]], ...] = ()
         self._beginnings: tuple[_Beginnings, _Beginnings, _Beginnings, _Beginnings] | None = None
         self._anchors: tuple[tuple[bytes, bytes], ...] = ()
         self._escaped: dict[bytes, re.Pattern[bytes]] = {}
@@ -344,7 +344,8 @@ class Redactor:
         self._forms = tuple(sorted(whole | broken, key=len, reverse=True))
         self._by_sign = _group_by_escape(self._forms)
         self._texts = tuple(
-            (sign.decode(), tuple(form.decode("utf-8", "replace") for form in forms)) for sign, forms in self._by_sign
+            (escape.decode(), sign.decode("utf-8", "ignore"), tuple(form.decode("utf-8", "replace") for form in forms))
+            for escape, sign, forms in self._by_sign
         )
         self._beginnings = None
         plain = [key.encode("utf-8", "surrogatepass") for key in self._values]
@@ -398,7 +399,9 @@ class Redactor:
         return self.mask(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
 
     def _contains_key(self, text: str) -> bool:
-        return any(form in text for sign, forms in self._texts if sign in text for form in forms)
+        return any(
+            form in text for escape, sign, forms in self._texts if escape in text and sign in text for form in forms
+        )
 
     def _may_be_escaped(self, text: str) -> bool:
         return any(anchor.decode() in text for anchor, _ in self._anchors) and any(
@@ -409,8 +412,9 @@ class Redactor:
         """The same for text as UTF-8, and for lines of JSON."""
         if not self._asked:
             self.learn_from_sources()
-        for sign, forms in self._by_sign:
-            if sign in data:
+        for escape, sign, forms in self._by_sign:
+            # Searching for one byte is eighty times faster than for two or three.
+            if escape in data and sign in data:
                 for form in forms:
                     if form in data:
                         data = data.replace(form, _MASKED)
@@ -426,6 +430,12 @@ class Redactor:
                     spread = _BETWEEN.join(re.escape(form[at : at + 1]) for at in range(len(form)))
                     data = re.sub(spread, _MASKED, data)
         return data
+
+    def knows_keys(self) -> bool:
+        """Whether there is anything to mask; what was learned is never forgotten."""
+        if not self._asked:
+            self.learn_from_sources()
+        return bool(self._forms)
 
     def find_growing(self, data: bytes) -> int:
         """The position at the end of the data where the beginning of a form contains a shorter form."""
@@ -483,15 +493,15 @@ class Redactor:
         return len(data) - len(tail) + places[at]
 
 
-def _group_by_escape(forms: tuple[bytes, ...]) -> tuple[tuple[bytes, tuple[bytes, ...]], ...]:
-    """The forms in groups, each with an escape that a text must contain for any of them to occur; last those without
-    one."""
+def _group_by_escape(forms: tuple[bytes, ...]) -> tuple[tuple[bytes, bytes, tuple[bytes, ...]], ...]:
+    """The forms in groups, each with an escape that a text must contain for any of them to occur, and its first byte;
+    last those without one."""
     groups: dict[bytes, list[bytes]] = {}
     for form in forms:
         places = [place for place in map(form.find, _ESCAPE_SIGNS) if place >= 0]
         groups.setdefault(form[min(places) :][:3] if places else b"", []).append(form)
     plain = groups.pop(b"", [])
-    return (*((sign, tuple(group)) for sign, group in groups.items()), (b"", tuple(plain)))
+    return (*((sign[:1], sign, tuple(group)) for sign, group in groups.items()), (b"", b"", tuple(plain)))
 
 
 class _Beginnings:
@@ -524,7 +534,7 @@ class _Beginnings:
 
 def _remove_line_breaks(data: bytes) -> bytes:
     """The data without line breaks, including those escaped in JSON."""
-    joined = data.translate(None, _LINE_BREAKS)
+    joined = data.translate(None, _LINE_BREAKS) if b"\r" in data else data.replace(b"\n", b"")
     return joined.replace(b"\\n", b"").replace(b"\\r", b"") if b"\\" in joined else joined
 
 
@@ -537,6 +547,8 @@ class RedactedStream:
 
     def feed(self, data: bytes, final: bool = False) -> bytes:
         """The bytes that can be shown by now; a possible beginning of a key waits for the next piece."""
+        if not self._redactor.knows_keys():
+            return data
         data = self._held + data
         if final:
             self._held = b""

@@ -9,7 +9,9 @@ from collections.abc import Iterable
 from typing import Literal, get_args
 
 DialectName = Literal["pi", "pi-latest", "pi-0.73", "omp", "xcsh", "companion"]
-Feature = Literal["deltas", "seq", "trust", "permissions", "attribution", "mcp", "selection", "explanations", "agents"]
+Feature = Literal[
+    "deltas", "seq", "trust", "permissions", "attribution", "mcp", "selection", "explanations", "agents", "every_delta"
+]
 ALL_FEATURES: tuple[Feature, ...] = get_args(Feature)
 SandboxMode = Literal["off", "read-only", "workspace"]
 ApprovalMode = Literal["plan", "always-ask", "write", "yolo"]

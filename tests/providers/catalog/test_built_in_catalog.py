@@ -48,3 +48,9 @@ def test_an_unknown_provider_has_no_models() -> None:
 
 def test_the_variables_with_keys_are_known() -> None:
     assert {"ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_API_KEY", "GEMINI_API_KEY"} <= list_key_variables()
+
+
+def test_the_agents_of_a_process_share_the_models() -> None:
+    ours, theirs = CATALOG.models("openai"), BuiltInCatalog().models("openai")
+    assert ours is not theirs
+    assert all(one is other for one, other in zip(ours, theirs, strict=True))

@@ -7,7 +7,7 @@ data; `secrets` keeps the variables of `list_key_variables` away from commands.
 from __future__ import annotations
 
 import os
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from msgspec import Struct
@@ -91,22 +91,22 @@ def list_key_variables() -> frozenset[str]:
 class BuiltInCatalog:
     def __init__(self, folder: str = DATA) -> None:
         self._folder = folder
-        self._read: dict[str, list[Model]] = {}
 
     def providers(self) -> list[str]:
         return list(KNOWN)
 
     def models(self, provider: str) -> list[Model]:
         """The models of one provider; empty for an unknown one."""
-        if provider not in self._read:
-            self._read[provider] = self._load(provider) if provider in KNOWN else []
-        return self._read[provider]
+        return list(_load_models(self._folder, provider)) if provider in KNOWN else []
 
-    def _load(self, provider: str) -> list[Model]:
-        try:
-            with open(os.path.join(self._folder, f"{provider}.json"), "rb") as file:
-                data: dict[str, Any] = codec.decode(file.read())
-        except FileNotFoundError:
-            return []
-        shared = {"provider": provider, **data.get("shared", {})}
-        return [codec.convert({**shared, **entry}, Model) for entry in data["models"]]
+
+# The data belong to the program and never change, so all agents of a process share them.
+@lru_cache(2 * len(KNOWN))
+def _load_models(folder: str, provider: str) -> tuple[Model, ...]:
+    try:
+        with open(os.path.join(folder, f"{provider}.json"), "rb") as file:
+            data: dict[str, Any] = codec.decode(file.read())
+    except FileNotFoundError:
+        return ()
+    shared = {"provider": provider, **data.get("shared", {})}
+    return tuple(codec.convert({**shared, **entry}, Model) for entry in data["models"])

@@ -27,7 +27,8 @@ from pigeon.system.process.messages import LandlockWall, StartCommand
 CLONE_NEWNS, CLONE_NEWCGROUP, CLONE_NEWUTS, CLONE_NEWIPC = 0x20000, 0x2000000, 0x4000000, 0x8000000
 CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x10000000, 0x20000000, 0x40000000
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REC, MS_PRIVATE = 1, 2, 4, 8, 0x4000, 1 << 18
-OPEN_TREE, MOVE_MOUNT, MOUNT_SETATTR = 428, 429, 442
+OPEN_TREE, MOVE_MOUNT, OPENAT2, MOUNT_SETATTR = 428, 429, 437, 442
+RESOLVE_NO_SYMLINKS = 4
 OPEN_TREE_CLONE, AT_RECURSIVE, AT_EMPTY_PATH = 1, 0x8000, 0x1000
 MOVE_FROM_ITSELF, MOVE_TO_ITSELF = 4, 0x40
 ATTR_RDONLY, ATTR_NOSUID, ATTR_NODEV = 1, 2, 4
@@ -94,8 +95,10 @@ def _set_up_command_process(descriptors: tuple[int, int, int]) -> None:
     for target, descriptor in enumerate(_duplicate_high(descriptors)):
         os.dup2(descriptor, target)
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
-        with contextlib.suppress(OSError, ValueError):
-            signal.signal(number, signal.SIG_DFL)
+        # Setting each of them would take longer than the rest of this.
+        if signal.getsignal(number) is not signal.SIG_DFL:
+            with contextlib.suppress(OSError, ValueError):
+                signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
@@ -276,7 +279,19 @@ def _mount(source: bytes, target: bytes, kind: bytes | None, flags: int, options
 
 
 def open_without_links(path: bytes) -> int:
-    """A descriptor of an absolute path; raises `OSError` if any part of it is a link."""
+    """A descriptor of an absolute path; raises `OSError` if any folder on the way is a link."""
+    how = struct.pack("=QQQ", os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, 0, RESOLVE_NO_SYMLINKS)
+    held = int(_libc.syscall(OPENAT2, -1, path, how, len(how)))
+    if held >= 0:
+        return held
+    number = ctypes.get_errno()
+    if number not in (errno.ENOSYS, errno.EPERM):
+        raise OSError(number, os.strerror(number), path)
+    return open_part_by_part(path)
+
+
+def open_part_by_part(path: bytes) -> int:
+    """The same where the kernel cannot do it at once: before 5.6, and in containers that do not know the call."""
     held = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     parts = [part for part in path.split(b"/") if part]
     for index, part in enumerate(parts):

@@ -107,15 +107,20 @@ class NothingMasked:
 class Capture:
     """Keeps at most a few times the limits in memory, however long the output is.
 
-    Text is masked after it was cleaned, because removing an escape sequence may join the halves of a key.
+    What is shown is masked after it was cleaned, because removing an escape sequence may join the halves of a key; what
+    is kept is the raw text, masked. With `is_live` False nothing is masked for a live view.
     """
 
     def __init__(
-        self, spill: Callable[[], Artifact | None], limits: OutputLimits = LIMITS, mask: OutputMask | None = None
+        self,
+        spill: Callable[[], Artifact | None],
+        limits: OutputLimits = LIMITS,
+        mask: OutputMask | None = None,
+        is_live: bool = True,
     ) -> None:
         self._limits = limits
         self._mask: OutputMask = mask or NothingMasked()
-        self._live = self._mask.make_stream_masker()
+        self._live = self._mask.make_stream_masker() if is_live else None
         self._kept = self._mask.make_stream_masker()
         self._spill = spill
         self._spilled = False
@@ -129,14 +134,15 @@ class Capture:
         self.artifact: Artifact | None = None
 
     def feed(self, raw: bytes, final: bool = False) -> bytes:
-        """Add bytes; returns what a live view may show, as clean UTF-8 without carriage returns."""
+        """Add bytes; returns what a live view may show, as clean UTF-8 without carriage returns: nothing if there is
+        none."""
         self._keep_raw(raw)
         data = self._cleaner.feed(raw, final)
         if self._carriage or b"\r" in data:
             self._append_overwriting(b"\r" + data if self._carriage else data)
-            return self._live(data.replace(b"\r", b""), final)
-        self._append(data)
-        return self._live(data, final)
+        else:
+            self._append(data)
+        return b"" if self._live is None else self._live(data.replace(b"\r", b""), final)
 
     def finish(self) -> bytes:
         """End the stream; returns what was still held back."""

@@ -147,7 +147,9 @@ async def run_shell(  # noqa: PLR0913 - each is one thing that a caller may know
     from pigeon.system.shell.output import Capture
 
     process = await _start_command(command, place, outside, stdin)
-    capture = Capture(lambda: place.artifacts.create(place.tool), limits, place.mask)
+    # A tap may open at any time, and a key may have begun before that.
+    is_live = on_output is not None or tap is not None
+    capture = Capture(lambda: place.artifacts.create(place.tool), limits, place.mask, is_live)
     stopping = _Stopping(process, scope, timeout)
     try:
         if tap is not None:
@@ -256,7 +258,7 @@ def make_shell_result(text: str, place: Workplace, code: int | None, cause: str 
     """The result of a command that ran elsewhere and printed this; `cause` is set if it was stopped."""
     from pigeon.system.shell.output import Capture
 
-    capture = Capture(lambda: place.artifacts.create(place.tool), LIMITS, place.mask)
+    capture = Capture(lambda: place.artifacts.create(place.tool), LIMITS, place.mask, is_live=False)
     try:
         capture.feed(text.encode("utf-8", "replace"))
         capture.finish()
