@@ -2,8 +2,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# Two steps, each with its mark: what Pigeon needs to run, and then what its tests and checks need.
+# Three steps, each with its mark: what Pigeon needs to run, then what its chat needs, then its tests and checks.
 READY := $(VENV)/.ready
+CHAT := $(VENV)/.ready-chat
 DEV := $(VENV)/.ready-dev
 # An environment of its own: Ray is large, and the tests of everything else must pass without it.
 RAY := .venv-ray
@@ -11,7 +12,7 @@ RAY := .venv-ray
 TESTS_PYTHON := cd tests && PYTHONPATH=../scripts ../$(BIN)/python
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: demo demo-raw test faults faults-limits fuzz mutants serve-flood serve-storm serve-cuts serve-bench ray-tests batch-storm batch-bench mcp-bench acp-bench chat-speed interop lint types schema docs sdk house divergences pins picture release-check clean
+.PHONY: demo chat demo-raw test faults faults-limits fuzz mutants serve-flood serve-storm serve-cuts serve-bench ray-tests batch-storm batch-bench mcp-bench acp-bench chat-speed interop lint types schema docs sdk house divergences pins picture release-check clean
 
 # One conversation, as a person reads it.
 demo: $(READY)
@@ -19,8 +20,12 @@ demo: $(READY)
 	@printf '%s\n' '' \
 	  'That was a whole conversation. Next:' \
 	  '  make demo-raw          the same protocol as the JSON lines that programs see' \
-	  '  $(BIN)/pigeon       a chat with you; it says how to get a key, or takes the demo model' \
+	  '  make chat              a chat with you; it says how to get a key, or takes the demo model' \
 	  '  README.md              what else there is'
+
+# The chat, with the extras that it needs.
+chat: $(CHAT)
+	@$(BIN)/pigeon
 
 # The lines themselves.
 demo-raw: $(READY)
@@ -138,12 +143,17 @@ $(READY): pyproject.toml requirements.txt
 	@$(BIN)/python -m compileall -q src
 	@touch $(READY)
 
-$(DEV): $(READY) requirements-dev.txt
+$(CHAT): $(READY) requirements-chat.txt
+	@echo 'Installing what the chat needs into $(VENV) (only now; up to a minute) ...'
+	@$(PIP) install --require-hashes -r requirements-chat.txt
+	@touch $(CHAT)
+
+$(DEV): $(READY) requirements-chat.txt requirements-dev.txt
 	@echo 'Installing what the tests and checks need into $(VENV) (only now; up to a minute) ...'
 	@$(PIP) install --require-hashes -r requirements-dev.txt
 	@touch $(DEV)
 
-$(RAY)/.ready: pyproject.toml requirements.txt requirements-dev.txt
+$(RAY)/.ready: pyproject.toml requirements.txt requirements-chat.txt requirements-dev.txt
 	@echo 'Installing Ray and the packages of the tests into $(RAY) (only now; a minute or two) ...'
 	@$(PYTHON) -m venv $(RAY)
 	@$(RAY)/bin/python -m pip --quiet --disable-pip-version-check install --require-hashes -r requirements.txt -r requirements-dev.txt

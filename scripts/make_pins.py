@@ -1,4 +1,6 @@
-"""Writes `requirements.txt` and `requirements-dev.txt`: the versions of `constraints.txt` with hashes of their files.
+"""Writes the versions of `constraints.txt` with hashes of their files into three files, each of which includes the one
+before: `requirements.txt` (the base), `requirements-chat.txt` (the extras of people: chat and images), and
+`requirements-dev.txt` (all other packages).
 
 `make pins` runs it after a change of `constraints.txt`. It asks the package indexes that pip is configured for, so it
 names none, and takes the hashes of all files of a version that they list: the source and the wheels of every system.
@@ -21,6 +23,7 @@ from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parent.parent
 VERSIONS = ROOT / "constraints.txt"
+OF_PEOPLE = ("chat", "images")
 HEAD = "# Made by scripts/make_pins.py from constraints.txt. Install with pip --require-hashes."
 
 
@@ -91,13 +94,20 @@ def version_of(file: str, name: str) -> str | None:
     return match["version"] if match and normal(match["name"]) == normal(name) else None
 
 
-def needed_to_run() -> set[str]:
-    """The packages that an installed Pigeon needs, with what those need, and what builds it."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
-    waiting = [Requirement(line) for line in project["project"]["dependencies"] + project["build-system"]["requires"]]
+def needed_to_run(*extras: str) -> set[str]:
+    """The packages that Pigeon with these extras needs, with what those need, and what builds it."""
+    built = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    project = built["project"]
+    waiting = [*map(Requirement, project["dependencies"] + built["build-system"]["requires"])]
+    waiting += [Requirement(f"{project['name']}[{extra}]") for extra in extras]
     found: set[str] = set()
     while waiting:
         requirement = waiting.pop()
+        if requirement.name == project["name"]:  # an extra that is made of others
+            waiting += [
+                Requirement(line) for extra in requirement.extras for line in project["optional-dependencies"][extra]
+            ]
+            continue
         found.add(normal(requirement.name))
         for extra in ("", *requirement.extras):
             more = map(Requirement, requires(requirement.name) or ())
@@ -110,16 +120,18 @@ def needed_to_run() -> set[str]:
 
 
 def make() -> None:
-    """Write both files."""
-    places, runs = indexes(), needed_to_run()
-    running, developing = [HEAD], [HEAD, "-r requirements.txt"]
+    """Write the files."""
+    places, runs, chats = indexes(), needed_to_run(), needed_to_run(*OF_PEOPLE)
+    running, chatting, developing = [HEAD], [HEAD, "-r requirements.txt"], [HEAD, "-r requirements-chat.txt"]
     for name, version in pinned().items():
         known = sorted(hashes(name, version, places))
         if not known:
             sys.exit(f"The index lists no file of {name} {version} with a hash")
         entry = " \\\n    ".join([f"{name}=={version}", *(f"--hash=sha256:{digest}" for digest in known)])
-        (running if normal(name) in runs else developing).append(entry)
-    for file, lines in (("requirements.txt", running), ("requirements-dev.txt", developing)):
+        needing = running if normal(name) in runs else chatting if normal(name) in chats else developing
+        needing.append(entry)
+    files = {"requirements.txt": running, "requirements-chat.txt": chatting, "requirements-dev.txt": developing}
+    for file, lines in files.items():
         (ROOT / file).write_text("\n".join(lines) + "\n", "utf-8")
 
 

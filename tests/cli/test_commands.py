@@ -281,7 +281,8 @@ def test_the_doctor_says_what_is_missing_and_what_to_do(pigeon: Run) -> None:
     found = by_subject(pigeon("doctor", "--json", code=1))
     assert found["keys"]["state"] == "broken"
     assert "ANTHROPIC_API_KEY" in found["keys"]["advice"]
-    assert {found[name]["state"] for name in ("pigeon", "libraries", "folder", "shell", "settings")} == {"ok"}
+    assert found["extras"]["found"].startswith("chat, images, mcp, pages, ")
+    assert {found[name]["state"] for name in ("pigeon", "libraries", "extras", "folder", "shell", "settings")} == {"ok"}
     assert Path(found["sandbox"]["advice"].rpartition("see ")[2]).is_file()
     assert found["sandbox"]["found"]
     printed = pigeon("doctor", code=1)

@@ -15,7 +15,7 @@ import pytest
 import pigeon
 from pigeon.mcp.connector.main import NOT_INSTALLED
 from pigeon.mcp.connector_process import make_connector_command
-from pigeon.system.platforms import make_install_command
+from pigeon.system.extras import make_install_command
 from pigeon.testing import call
 from support.processes import processes_in
 from support.sdk_agents import ServedAgents, scripted_server, tool_results
@@ -143,7 +143,7 @@ async def test_without_the_package_there_is_one_clear_message(
             break
     process.stdin.close()
     assert await process.wait() == 0
-    told = f"{NOT_INSTALLED} (httpx2 is missing). Install them with: {make_install_command('mcp>=2.3')}"
+    told = f"{NOT_INSTALLED} (httpx2 is missing). Install them with: {make_install_command('mcp')}"
     assert notices == [told]
 
 

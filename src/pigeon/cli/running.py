@@ -158,7 +158,11 @@ def has_terminal() -> bool:
 
 
 def open_chat(line: CommandLine, environment: Environment) -> int:
-    """Chat until the person leaves; raises `UsageError` for an option that neither Pigeon nor an extension knows."""
+    """Chat until the person leaves; raises `UsageError` for an option that neither Pigeon nor an extension knows, and
+    `StartupError` if the packages of the chat are not installed."""
+    from pigeon.system.extras import require_extra
+
+    require_extra("chat", "The chat")
     if line.unknown:
         from pigeon.frontends.starting import refuse_unknown_options
 

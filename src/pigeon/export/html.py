@@ -21,6 +21,7 @@ from pigeon.export.markdown import TextFormatter
 from pigeon.export.style import CSS, style_hash
 from pigeon.export.tree import BranchRow, Line, branches_of
 from pigeon.system import files
+from pigeon.system.extras import PACKAGE
 from pigeon.wire.answers import SessionStats
 from pigeon.wire.base import Absent
 from pigeon.wire.content import shorten_file_blocks, text_of
@@ -83,6 +84,9 @@ class SessionPage:
                 f". It is long: {formatter.left_plain:,} of its texts are shown without formatting or colours, so that "
                 "the page could be made in a few seconds"
             )
+        if formatter.missing:
+            # Not the command for this installation, which has its paths: pages are passed on.
+            yield f". Its texts are shown without formatting and colours, which need {PACKAGE}[pages]"
         yield ".</footer>\n</body></html>\n"
 
     def make_file_name(self) -> str:

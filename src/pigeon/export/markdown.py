@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from pigeon.export.escaping import escape_html, to_plain_text
 from pigeon.export.highlight import TOKEN_CLASSES, find_language, highlight_code
 from pigeon.export.terminal import terminal_html
+from pigeon.system.extras import find_missing_module
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -52,6 +53,8 @@ class TextFormatter:
         self._code_left = most_code
         self.left_plain = 0
         """How many texts were shown as they are, because the page had cost enough."""
+        self.missing = find_missing_module("pages")
+        """A module without which texts that need formatting or colours are shown as they are; None if all are there."""
 
     def format_prose(self, text: str, keep_lines: bool = False) -> str:
         """Format Markdown as HTML; with `keep_lines` each line stays one, as people expect of their own input."""
@@ -59,7 +62,7 @@ class TextFormatter:
         if _MARKUP.search(text) is None and text.strip():
             return _paragraphs_html(text, keep_lines)
         made = None
-        if len(text) <= LONGEST:
+        if len(text) <= LONGEST and self.missing is None:
             if self._prose_left < len(text):
                 self.left_plain += 1
             else:
@@ -72,7 +75,7 @@ class TextFormatter:
         if language and not self.try_spend_budget(len(text)):
             self.left_plain += 1
             language = ""
-        made = highlight_code(text, language) if language else None
+        made = highlight_code(text, language) if language and self.missing is None else None
         return escape_html(text) if made is None else made
 
     def try_spend_budget(self, characters: int) -> bool:

@@ -16,11 +16,8 @@ NOT_OF_AGENTS = ("cli", "frontends", "mcp", "sdk")
 LATE = (
     "concurrent.futures.thread",
     "jsonschema_rs",
-    "markdown_it",
-    "nh3",
     "pigeon.mcp.control",
     "pwd",
-    "pygments.lexers",
     "queue",
     "regex",
     "resource",
@@ -33,6 +30,8 @@ LATE = (
     "uuid",
     "yaml",
 )
+# What those import if the extra that brings it is installed.
+OPTIONAL = ("markdown_it", "nh3", "pygments.lexers")
 # Modules that are programs of their own, or that do not survive a fork.
 LEFT_OUT = ("pigeon.system.process.helper_main",)
 
@@ -56,6 +55,10 @@ def import_one_by_one() -> Iterator[None]:
                 yield
     for name in LATE:
         importlib.import_module(name)
+        yield
+    for name in OPTIONAL:
+        with suppress(ModuleNotFoundError):
+            importlib.import_module(name)
         yield
     yield from _warm_record_caches()
 

@@ -340,7 +340,7 @@ async def test_a_server_that_refuses_for_good_is_not_asked_again(
 
 async def test_without_the_package_for_websockets_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "websockets.asyncio.client", None)
-    with pytest.raises(pigeon.StartupError, match="pip install websockets"):
+    with pytest.raises(pigeon.StartupError, match=r"pip install 'pigeon-agent\[serve\]'"):
         await pigeon.Client(url="ws://127.0.0.1:1/id", token="t").open()
 
 

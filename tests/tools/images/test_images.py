@@ -3,6 +3,7 @@ from __future__ import annotations
 import base64
 import io
 import random
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from fakes.tool_run import PlainFitter, call_tool, images_of, paths_in, text_of
-from pigeon.tools.images.resizing import Profile, fit_image, image_type
+from pigeon.tools.images.resizing import NEEDS_PILLOW, Fitted, Profile, fit_image, image_type
 from pigeon.tools.read import ReadTool
 
 
@@ -151,10 +152,18 @@ def test_no_bytes_break_the_decoder(form: str, junk: bytes, at: int) -> None:
 
 
 def test_without_pillow_small_images_still_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "PIL", None)
-    data = encoded_before = b"\x89PNG\r\n\x1a\n" + b"x" * 10
-    assert fit_image(data, "image/png", Profile()).data == encoded_before
-    assert fit_image(data, "image/bmp", Profile()).data is None
+    images = {form: encode_image(form) for form in ("PNG", "JPEG", "GIF", "WEBP", "BMP")}
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    assert fit_image(images["PNG"][:-1], "image/png").data is None
+    assert fit_image(images.pop("BMP"), "image/bmp", Profile()).hints == (NEEDS_PILLOW,)
+    for form, data in images.items():
+        mime = f"image/{form.lower()}"
+        assert fit_image(data, mime, Profile()) == Fitted(data, mime)
+        assert fit_image(data, mime) == Fitted(data, mime)
+        # Too wide, too large, cut off: a provider would refuse it, and every request after it.
+        assert fit_image(data, mime, Profile(width=1)).hints == (NEEDS_PILLOW,)
+        assert fit_image(data, mime, Profile(encoded_bytes=10)).hints == (NEEDS_PILLOW,)
+        assert fit_image(data[:12], mime, Profile()).hints == (NEEDS_PILLOW,)
 
 
 def test_sixteen_bits_of_grey_keep_their_shades_when_scaled() -> None:

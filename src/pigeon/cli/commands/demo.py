@@ -9,9 +9,10 @@ from typing import Any
 
 from pigeon.cli.args import parse_arguments
 from pigeon.frontends.call import CommandCall
-from pigeon.frontends.printing import print_line
+from pigeon.frontends.printing import print_line, print_to_stderr
 from pigeon.providers.demo.api import DEMO
 from pigeon.sdk.agent import Agent
+from pigeon.system.extras import describe_missing_extra, find_missing_module
 from pigeon.transport import exit_codes
 from pigeon.wire.content import text_of
 from pigeon.wire.events import MessageEnd, ToolExecutionEnd, ToolExecutionStart
@@ -44,7 +45,10 @@ def run_demo(call: CommandCall) -> int:
     prompt = [" ".join(call.words)] if call.words else []
     from pigeon.cli.running import has_terminal, open_chat
 
-    if has_terminal():
+    missing = find_missing_module("chat") if has_terminal() else None
+    if missing is not None:
+        print_to_stderr(f"{describe_missing_extra('The chat', 'chat', missing)}\n")
+    elif has_terminal():
         return open_chat(parse_arguments([*MODEL, "--", *prompt] if prompt else list(MODEL)), call.environment)
     if prompt:
         from pigeon.frontends.print.one_answer import run_one_answer

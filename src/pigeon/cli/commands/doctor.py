@@ -36,6 +36,7 @@ from pigeon.providers.registry import ModelRegistry, NoKey
 from pigeon.sandbox.control import SandboxControl
 from pigeon.secrets.redactor import Redactor
 from pigeon.system.environment import DOCS_FOLDER, Environment
+from pigeon.system.extras import EXTRAS, PACKAGE, find_missing_module, make_install_command
 from pigeon.system.process.start import ProcessOwner
 from pigeon.system.shell.shell import find_shell
 from pigeon.transport import exit_codes
@@ -48,7 +49,6 @@ from pigeon.wire.model import Model
 REACH_SECONDS = 8.0
 NOT_IMPLEMENTED = 501  # a server that answers prompts and nothing else
 COLOURS = {"ok": "green", "note": "yellow", "broken": "red"}
-PACKAGE = "pigeon-agent"
 
 
 class Finding(Struct, frozen=True):
@@ -136,6 +136,17 @@ def diagnose_libraries(here: CheckedSetup) -> Iterator[Finding]:
         yield Finding("libraries", "broken", f"not installed: {', '.join(missing)}", "reinstall Pigeon")
     else:
         yield Finding("libraries", "ok", ", ".join(f"{name} {_version_of(name)}" for name in libraries))
+
+
+def diagnose_extras(here: CheckedSetup) -> Iterator[Finding]:
+    """What is installed besides the base; none of it is needed by every user."""
+    missing = [extra for extra in EXTRAS if find_missing_module(extra) is not None]
+    here_are = ", ".join(extra for extra in EXTRAS if extra not in missing) or "none"
+    if not missing:
+        yield Finding("extras", "ok", here_are)
+    else:
+        found = f"{here_are}; not installed: {', '.join(missing)}"
+        yield Finding("extras", "ok", found, f"for {missing[0]}: {make_install_command(missing[0])}")
 
 
 def diagnose_folders(here: CheckedSetup) -> Iterator[Finding]:
@@ -264,6 +275,7 @@ def diagnose_model_servers(here: CheckedSetup) -> Iterator[Finding]:
 DIAGNOSES: tuple[Callable[[CheckedSetup], Iterator[Finding]], ...] = (
     diagnose_pigeon,
     diagnose_libraries,
+    diagnose_extras,
     diagnose_folders,
     diagnose_settings,
     diagnose_models_file,
@@ -365,9 +377,11 @@ _NETWORK = "check the address, the network and the proxy (HTTPS_PROXY)"
 
 
 def _list_required_libraries() -> list[str]:
-    """The installed versions of Pigeon's dependencies."""
+    """The names of Pigeon's dependencies on this system, without its extras."""
     with suppress(PackageNotFoundError):
-        needed = [one for one in requires(PACKAGE) or [] if "extra ==" not in one]
+        lines = [one.partition(";") for one in requires(PACKAGE) or []]
+        here = ("", f"sys_platform == '{sys.platform}'")
+        needed = [name for name, _, marker in lines if marker.strip().replace('"', "'") in here]
         return [found[0] for one in needed if (found := re.match(r"[\w.-]+", one))]
     return []
 

@@ -28,6 +28,7 @@ from pigeon.frontends.call import CommandCall
 from pigeon.frontends.printing import colour_system_of, print_line, print_to_stderr
 from pigeon.frontends.prompt_input import read_schema
 from pigeon.system.clock import SteadyLoop
+from pigeon.system.extras import is_installed
 from pigeon.system.files import read_text
 from pigeon.transport import exit_codes
 from pigeon.wire import codec
@@ -115,7 +116,8 @@ def _run_batch(batch: OpenedBatch, call: CommandCall, out: str) -> int:
         sys.stderr is not None and sys.stderr.isatty() and colour_system_of(call.environment.variables) is not None
     )
     progress: LiveProgress | PlainProgress
-    if at_terminal:
+    # Without the extra `chat`, a terminal gets the same lines as a file.
+    if at_terminal and is_installed("rich"):
         from rich.console import Console
 
         progress = LiveProgress(Console(stderr=True, highlight=False))

@@ -44,8 +44,8 @@ from pigeon.frontends.batch.task_run import (
     put_result,
 )
 from pigeon.system.clock import SteadyLoop
+from pigeon.system.extras import make_install_command
 from pigeon.system.files import create_or_replace_file
-from pigeon.system.platforms import make_install_command
 from pigeon.wire import codec
 from pigeon.wire.errors import PigeonError, StartupError
 
@@ -184,7 +184,7 @@ class RayEngine:
         try:
             import ray
         except ModuleNotFoundError:
-            raise StartupError(f"{NO_RAY}: {make_install_command('ray>=2.9')}") from None
+            raise StartupError(f"{NO_RAY}: {make_install_command('ray')}") from None
         self._ray = ray
         try:
             await asyncio.to_thread(self._join_cluster)

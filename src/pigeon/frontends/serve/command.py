@@ -6,8 +6,8 @@ import asyncio
 import gc
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from msgspec import structs
@@ -17,7 +17,7 @@ from pigeon.frontends.agent_words import parse_agent_options, parse_whole_number
 from pigeon.frontends.call import CommandCall
 from pigeon.frontends.printing import print_line
 from pigeon.system.clock import SteadyLoop
-from pigeon.system.platforms import make_install_command
+from pigeon.system.extras import require_extra
 from pigeon.transport import exit_codes
 from pigeon.wire import codec
 from pigeon.wire.errors import BadRecord, StartupError, UsageError
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from pigeon.frontends.serve.worker_checks import ServeLimits
     from pigeon.frontends.serve.worker_process import Workers
 
-PACKAGES = ("starlette", "uvicorn", "websockets")
 NOT_RUNNING = "No server is running for this agent's folder. Start one: pigeon serve"
 STDERR = 2
 MEGABYTE = 1024 * 1024
@@ -40,15 +39,15 @@ LEAST_SILENCE = 15
 
 def run_serve(call: CommandCall) -> int:
     """Serve until a signal; returns the exit code."""
+    require_extra("serve", "pigeon serve")
     environment = call.environment
     agent_dir = environment.agent_dir()
     token_file = environment.absolute_path(call.options.get("token_file") or os.path.join(agent_dir, "serve.token"))
     if call.has_option("link"):
-        with _naming_missing_packages():
-            from pigeon.frontends.serve.http.tokens import Tokens
+        from pigeon.frontends.serve.http.tokens import Tokens
 
-            scope = call.options.get("scope") or "admin"
-            return _request_and_print_link(os.path.join(agent_dir, "serve"), Tokens(token_file), scope)
+        scope = call.options.get("scope") or "admin"
+        return _request_and_print_link(os.path.join(agent_dir, "serve"), Tokens(token_file), scope)
     roots = [environment.absolute_path(root) for root in call.options.get("root") or [environment.cwd]]
     for root in roots:
         if not os.path.isdir(root):
@@ -90,13 +89,13 @@ async def _serve_network(
     variables: dict[str, str],
     files: int,
 ) -> int:
-    with _naming_missing_packages():
-        from pigeon.frontends.serve.conversations import Conversations
-        from pigeon.frontends.serve.counts import ServeCounts
-        from pigeon.frontends.serve.http.server import divide_file_limit
-        from pigeon.frontends.serve.http.tokens import Tokens
-        from pigeon.frontends.serve.service import NetworkService
-        from pigeon.frontends.serve.service_log import LEVELS, ServiceLog
+    from pigeon.frontends.serve.conversations import Conversations
+    from pigeon.frontends.serve.counts import ServeCounts
+    from pigeon.frontends.serve.http.server import divide_file_limit
+    from pigeon.frontends.serve.http.tokens import Tokens
+    from pigeon.frontends.serve.service import NetworkService
+    from pigeon.frontends.serve.service_log import LEVELS, ServiceLog
+
     level = LEVELS.get(call.options.get("log_level") or "info")
     if level is None:
         raise UsageError(f"--log-level must be one of {', '.join(LEVELS)}")
@@ -117,15 +116,6 @@ async def _serve_network(
         return await service.run(_print_ready)
     finally:
         log.close()
-
-
-@contextmanager
-def _naming_missing_packages() -> Iterator[None]:
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        missing = f"pigeon serve needs packages that are not installed ({error.name} is missing)"
-        raise StartupError(f"{missing}: {make_install_command(*PACKAGES)}") from None
 
 
 def _parse_agent_options(call: CommandCall, agent_dir: str) -> AgentOptions:

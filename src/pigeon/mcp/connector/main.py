@@ -32,7 +32,7 @@ from pigeon.mcp.connector.records import (
     decode_for_connector,
     encode_line,
 )
-from pigeon.system.platforms import make_install_command
+from pigeon.system.extras import make_install_command
 from pigeon.wire.errors import BadRecord
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class ConnectionHolder:
         try:
             from pigeon.mcp.connector.link import ServerLink
         except ImportError as error:
-            text = f"{NOT_INSTALLED} ({error.name} is missing). Install them with: {make_install_command('mcp>=2.3')}"
+            text = f"{NOT_INSTALLED} ({error.name} is missing). Install them with: {make_install_command('mcp')}"
             await self._report_unusable(text)
             return
         gc.collect()

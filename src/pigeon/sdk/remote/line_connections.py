@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from msgspec import Struct
 
 from pigeon.sdk.remote.addresses import ServedAddress
-from pigeon.system.platforms import make_install_command
+from pigeon.system.extras import make_install_command
 from pigeon.transport.reader import CHUNK, Framing
 from pigeon.transport.unix_socket import user_of
 from pigeon.wire import codec
@@ -136,7 +136,7 @@ async def _open_websocket(address: ServedAddress, token: str | None, after: int 
         from websockets.asyncio.client import connect
         from websockets.exceptions import InvalidHandshake, InvalidStatus
     except ModuleNotFoundError:
-        raise NotReached(f"{NO_WEBSOCKETS}: {make_install_command('websockets')}", True) from None
+        raise NotReached(f"{NO_WEBSOCKETS}: {make_install_command('serve')}", True) from None
     url = address.text if after is None else f"{address.text}?after={after}"
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
     try:

@@ -12,6 +12,8 @@ _FOREIGN = (
 )
 _BRANDS = {b"avif": "image/avif", b"avis": "image/avif", b"heic": "image/heic", b"heix": "image/heic"}
 _NO_FRAME = (0xC4, 0xC8, 0xCC)
+# The last bytes of a complete image; of other types only decoding can tell.
+COMPLETE_ENDS = {"image/png": b"IEND\xaeB`\x82", "image/jpeg": b"\xff\xd9", "image/gif": b";"}
 
 
 class Header(Struct, frozen=True):

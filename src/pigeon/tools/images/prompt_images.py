@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 HEAD_CHARS = 128 << 10
 TAIL_CHARS = 32
-_ENDS = {"image/png": b"IEND\xaeB`\x82", "image/jpeg": b"\xff\xd9", "image/gif": b";"}
 NOT_AN_IMAGE = "[Image omitted: the data is not a readable image.]"
 
 
@@ -47,15 +46,14 @@ class PromptImages:
         if header.size is None:
             return None if len(image.data) > HEAD_CHARS else PreparedImage(None, (NOT_AN_IMAGE,), readable=False)
         profile = self._profile()
-        if profile is not None and (
-            header.size[0] > profile.width or header.size[1] > profile.height or len(image.data) > profile.encoded_bytes
-        ):
+        if profile is not None and not profile.has_room_for(header.size, len(image.data)):
             return None
         return PreparedImage(_with_type(image, header.mime)) if _has_complete_ending(image.data, header.mime) else None
 
     async def fit_image(self, image: ImageContent) -> PreparedImage:
         """The result for any image; decoding may take seconds."""
         from pigeon.tools.images.header import header_of
+        from pigeon.tools.images.resizing import NEEDS_PILLOW
 
         try:
             data = binascii.a2b_base64(image.data)
@@ -66,7 +64,8 @@ class PromptImages:
             return PreparedImage(None, (NOT_AN_IMAGE,), readable=False)
         made = await self._fitter.fit_image(data, header.mime, self._profile())
         if made.data is None:
-            return PreparedImage(None, made.hints, readable=header.size is not None)
+            # What only Pillow could read may well be an image.
+            return PreparedImage(None, made.hints, readable=header.size is not None or NEEDS_PILLOW in made.hints)
         if made.data is data:
             return PreparedImage(_with_type(image, header.mime), made.hints)
         return PreparedImage(ImageContent(data=made.to_base64(), mime_type=made.mime), made.hints)
@@ -79,7 +78,9 @@ class PromptImages:
 
 def _has_complete_ending(data: str, mime: str) -> bool:
     """True if the last bytes are those of a complete image; False if only decoding can tell."""
-    end = _ENDS.get(mime)
+    from pigeon.tools.images.header import COMPLETE_ENDS
+
+    end = COMPLETE_ENDS.get(mime)
     if end is None:
         return True
     text = data.rstrip("=")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from pigeon.tools.images.header import header_of
+from pigeon.tools.images.header import COMPLETE_ENDS, header_of
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 SNIFFED_BYTES = 4100
 MOST_PIXELS = 64_000_000
 SENT_AS_IS = ("image/png", "image/jpeg", "image/gif", "image/webp")
+# For the model and for people: a command would only invite a model to run it.
+NEEDS_PILLOW = (
+    "[Image omitted: it has to be converted, resized or checked, which needs Pillow. "
+    "It is not installed; the user can install pigeon-agent[images].]"
+)
 _QUALITIES = (80, 85, 70, 55, 40)
 _SHRINK = 0.75
 _ORIENTATION = 0x0112
@@ -29,6 +34,9 @@ class Profile(Struct, frozen=True):
     width: int = 2000
     height: int = 2000
     encoded_bytes: int = 4_718_592
+
+    def has_room_for(self, size: tuple[int, int], encoded_bytes: int) -> bool:
+        return size[0] <= self.width and size[1] <= self.height and encoded_bytes <= self.encoded_bytes
 
 
 class SizeExceeded(Exception):
@@ -67,7 +75,7 @@ def fit_image(data: bytes, mime: str, profile: Profile | None = None, most_pixel
     except MemoryError:
         return Fitted(None, mime, ("[Image omitted: decoding it takes too much memory.]",))
     except ImportError:
-        return _fit_undecoded(data, mime, profile, "Pillow is not installed")
+        return _fit_undecoded(data, mime, profile)
     except Exception as error:  # a decoder may raise anything on a broken file
         return Fitted(None, mime, (f"[Image omitted: it could not be decoded ({_reason(error)}).]",))
 
@@ -77,11 +85,14 @@ def _reason(error: Exception) -> str:
     return "the format is unknown" if name == "UnidentifiedImageError" else f"{name}: {error}"
 
 
-def _fit_undecoded(data: bytes, mime: str, profile: Profile | None, reason: str) -> Fitted:
-    too_big = profile is not None and _base64_size(data) > profile.encoded_bytes
-    if mime in SENT_AS_IS and not too_big:
+def _fit_undecoded(data: bytes, mime: str, profile: Profile | None) -> Fitted:
+    """Without Pillow: an image that is seen to fit and to be complete, as it is."""
+    header = header_of(data)
+    size = None if header is None else header.size
+    fits = size is not None and (profile is None or profile.has_room_for(size, _base64_size(data)))
+    if fits and mime in SENT_AS_IS and data.endswith(COMPLETE_ENDS.get(mime, b"")):
         return Fitted(data, mime)
-    return Fitted(None, mime, (f"[Image omitted: it has to be converted or resized, and {reason}.]",))
+    return Fitted(None, mime, (NEEDS_PILLOW,))
 
 
 def _decode_and_fit(data: bytes, mime: str, profile: Profile | None, most_pixels: int | None) -> Fitted:
@@ -92,9 +103,7 @@ def _decode_and_fit(data: bytes, mime: str, profile: Profile | None, most_pixels
         width, height = image.size
         if most_pixels is not None and width * height > most_pixels:
             raise SizeExceeded
-        small = profile is None or (
-            width <= profile.width and height <= profile.height and _base64_size(data) <= profile.encoded_bytes
-        )
+        small = profile is None or profile.has_room_for((width, height), _base64_size(data))
         if small and mime in SENT_AS_IS:
             if width * height <= MOST_PIXELS:
                 image.load()  # a provider refuses an incomplete one, and every request after it

@@ -17,8 +17,8 @@ from pigeon.frontends.batch.report.page import BatchView, render_report
 from pigeon.frontends.batch.report.plots import NO_EXTRA
 from pigeon.frontends.batch.report.tables import write_csv, write_parquet
 from pigeon.frontends.batch.task_run import read_result
+from pigeon.system.extras import make_install_command
 from pigeon.system.files import create_or_replace_file
-from pigeon.system.platforms import make_install_command
 
 REPORT_FILE = "report.html"
 COMPARISON_FILE = "comparison.html"
@@ -31,7 +31,7 @@ def write_report(folder: BatchFolder) -> list[str]:
     try:
         write_parquet(folder.path, results_of(folder))
     except ImportError as error:
-        missing.append(f"{NO_EXTRA} ({error.name} is missing): {make_install_command('matplotlib', 'pyarrow')}")
+        missing.append(f"{NO_EXTRA} ({error.name} is missing): {make_install_command('report')}")
     pieces = render_report(view_of(folder), lambda: results_of(folder))
     create_or_replace_file(os.path.join(folder.path, REPORT_FILE), _encode_pieces(pieces), 0o600)
     return missing
