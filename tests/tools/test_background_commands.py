@@ -75,7 +75,7 @@ async def test_the_model_is_told_of_an_end_once(tree: AgentTree) -> None:
     async with tree.start() as agent:
         events = await events_of(agent, "ROOT")
         async with asyncio.timeout(20):
-            while (await agent.get_jobs()).jobs[0].status == "running":
+            while (await agent.get_jobs()).jobs[0].status == "running":  # noqa: ASYNC110
                 await asyncio.sleep(0)
         again = await events_of(agent, "And now?")
     notices = [
