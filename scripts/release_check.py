@@ -76,7 +76,8 @@ def build_files(folder: Path) -> list[Path]:
     _call_backend("sdist", copy, out)
     [sdist] = out.iterdir()
     with tarfile.open(sdist) as archive:
-        archive.extractall(folder / "unpacked", filter="data")
+        # It is our own; Python before 3.11.4 has no filter.
+        archive.extractall(folder / "unpacked", **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
     [unpacked] = (folder / "unpacked").iterdir()
     _call_backend("wheel", unpacked, out)
     [wheel] = out.glob("*.whl")

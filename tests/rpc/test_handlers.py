@@ -152,6 +152,7 @@ async def test_a_second_prompt_is_refused_as_prompts_are() -> None:
     host.send(4, "prompt", message="four", images=[{"type": "image", "data": "!", "mimeType": "image/png"}])
     assert not host.answers[4]["success"]
     assert host.refused == [2], "a wrong field is an error of the command in every dialect"
+    await host.setup.close()
 
 
 async def test_the_state_follows_what_is_going_on() -> None:
