@@ -172,6 +172,7 @@ def test_a_link_that_takes_the_place_of_a_trusted_folder_is_another_project(
     lay_out(other, "other")
     host = start(keeps=True)
     host.ask("set_trust", trusted=True)
+    host.wait_quiet()  # what is read ahead is that of the trusted folder
     folders.work.rename(folders.home / "moved")
     folders.work.symlink_to(other)
     asked = server.answers("fine")
