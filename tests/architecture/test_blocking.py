@@ -134,6 +134,7 @@ def _calls_of(node: ast.AST, function: str) -> Iterator[tuple[str, ast.Call]]:
         yield from _calls_of(child, inner)
 
 
+@pytest.mark.timeout(180)  # it reads the whole source
 def test_nothing_waits_in_the_event_loop() -> None:
     hold(blocked_functions({module: TREE.tree(module) for module in TREE.modules}), EXCEPTIONS)
 
