@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import pigeon
 from support.agent_trees import AgentTree, calls, events_of, results_of, task, text_of_result
 from support.sdk_agents import call
 
@@ -110,3 +111,15 @@ async def test_an_unattended_agent_cannot_have_a_plan_accepted(tree: AgentTree) 
         [end] = results_of(await events_of(agent, "ROOT"), "submit_plan")
     assert end.is_error
     assert "not accepted" in text_of_result(end)
+
+
+async def test_the_mode_may_begin_during_a_run(tree: AgentTree) -> None:
+    tree.says("ROOT", call("read", path="a.txt"), PLAN, "Done.")
+    async with tree.start(permissions={"ask": ["bash"]}, on_dialog=answering("Accept", [])) as agent:
+        ends: list[Any] = []
+        async for event in agent.prompt("ROOT"):
+            if isinstance(event, pigeon.ToolExecutionStart) and event.tool_name == "read":
+                await agent.set_approval_mode("plan")
+            if isinstance(event, pigeon.ToolExecutionEnd):
+                ends.append(event)
+    assert [(end.tool_name, end.is_error) for end in ends] == [("read", False), ("submit_plan", False)]

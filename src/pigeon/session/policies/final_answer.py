@@ -25,9 +25,9 @@ from msgspec.structs import replace
 
 from pigeon.agent.answer import close_stream
 from pigeon.agent.inference import Delta, Finished, ModelRequest, ToolSpec
-from pigeon.agent.interfaces import ArgumentTool, Gate, ModelProvider, PreparedCall, Spoken, Tool, ToolRun
+from pigeon.agent.interfaces import ArgumentTool, Gate, ModelProvider, Spoken, Tool, ToolRun
 from pigeon.agent.output_schema import OutputSchema
-from pigeon.session.policies.policy import CompletedTurn, NextGate, RunEnd, RunPolicy, RunStart
+from pigeon.session.policies.policy import CompletedTurn, GateExceptTool, NextGate, RunEnd, RunPolicy, RunStart
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT, Absent, Json
 from pigeon.wire.content import TextContent, ToolCall, text_of
@@ -139,7 +139,7 @@ class FinalAnswer(RunPolicy):
 
         def make_final_answer_gate() -> Gate | None:
             inner = gate()
-            return None if inner is None else _FinalAnswerGate(inner, self._tool)
+            return None if inner is None else GateExceptTool(inner, self._tool)
 
         return make_final_answer_gate
 
@@ -281,20 +281,3 @@ class _FinalAnswerTool(ArgumentTool):
     async def execute(self, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
         self._take(arguments)
         return ToolOutcome(content=[TextContent(text="Accepted.")], terminate=True)
-
-
-class _FinalAnswerGate:
-    """Admits the final answer, and passes everything else to another gate."""
-
-    def __init__(self, inner: Gate, tool: _FinalAnswerTool) -> None:
-        self._inner = inner
-        self._tool = tool
-
-    async def before_call(self, prepared: PreparedCall) -> None:
-        if prepared.tool is not self._tool:
-            await self._inner.before_call(prepared)
-
-    async def after_call(self, call: ToolCall, outcome: ToolOutcome, is_error: bool) -> tuple[ToolOutcome, bool]:
-        if call.name == self._tool.name:
-            return outcome, is_error
-        return await self._inner.after_call(call, outcome, is_error)

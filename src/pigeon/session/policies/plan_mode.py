@@ -11,11 +11,11 @@ from typing import ClassVar
 from msgspec.structs import replace
 
 from pigeon.agent.inference import ModelRequest, ToolSpec
-from pigeon.agent.interfaces import ArgumentTool, Gate, PreparedCall, Tool, ToolRun
+from pigeon.agent.interfaces import ArgumentTool, Gate, Tool, ToolRun
 from pigeon.session.dependencies import Dependencies
-from pigeon.session.policies.policy import NextGate, RunPolicy
+from pigeon.session.policies.policy import GateExceptTool, NextGate, RunPolicy
 from pigeon.wire.base import Json
-from pigeon.wire.content import TextContent, ToolCall
+from pigeon.wire.content import TextContent
 from pigeon.wire.dialogs import SelectRequest
 from pigeon.wire.errors import ToolFailed
 from pigeon.wire.events import ToolOutcome
@@ -55,12 +55,11 @@ class PlanMode(RunPolicy):
 
     def wrap_gate(self, gate: NextGate) -> NextGate:
         """No rule is about the plan itself: a person decides about it."""
-        if not self._state.active:
-            return gate
 
         def make_gate() -> Gate | None:
+            # The mode may have changed since the run began.
             inner = gate()
-            return None if inner is None else _PlanGate(inner, self._tool)
+            return inner if inner is None or not self._state.active else GateExceptTool(inner, self._tool)
 
         return make_gate
 
@@ -102,18 +101,3 @@ class _SubmitPlan(ArgumentTool):
 
 def _make_outcome(text: str, decision: str) -> ToolOutcome:
     return ToolOutcome(content=[TextContent(text=text)], details={"decision": decision})
-
-
-class _PlanGate:
-    def __init__(self, inner: Gate, tool: Tool) -> None:
-        self._inner = inner
-        self._tool = tool
-
-    async def before_call(self, prepared: PreparedCall) -> None:
-        if prepared.tool is not self._tool:
-            await self._inner.before_call(prepared)
-
-    async def after_call(self, call: ToolCall, outcome: ToolOutcome, is_error: bool) -> tuple[ToolOutcome, bool]:
-        if call.name == NAME:
-            return outcome, is_error
-        return await self._inner.after_call(call, outcome, is_error)

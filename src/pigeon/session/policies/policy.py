@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterable, Sequence
 from msgspec import Struct
 
 from pigeon.agent.inference import ModelRequest
-from pigeon.agent.interfaces import Gate, ModelProvider, OutputFormats, Spoken, Tool, Watch
+from pigeon.agent.interfaces import Gate, ModelProvider, OutputFormats, PreparedCall, Spoken, Tool, Watch
 from pigeon.agent.scope import Scope
 from pigeon.session.history.entry_line import EntryLine
 from pigeon.wire.base import ABSENT, Absent, Json
 from pigeon.wire.content import ToolCall
+from pigeon.wire.events import ToolOutcome
 from pigeon.wire.messages import AssistantMessage, ToolResultMessage
 from pigeon.wire.steering import LimitReached, Limits
 
@@ -55,6 +56,23 @@ class RunEnd(Struct, frozen=True):
     limit: LimitReached | None = None
     output: Json | Absent = ABSENT
     problem: str | Absent = ABSENT
+
+
+class GateExceptTool:
+    """Admits a policy's own tool, and passes everything else to another gate."""
+
+    def __init__(self, inner: Gate, tool: Tool) -> None:
+        self._inner = inner
+        self._tool = tool
+
+    async def before_call(self, prepared: PreparedCall) -> None:
+        if prepared.tool is not self._tool:
+            await self._inner.before_call(prepared)
+
+    async def after_call(self, call: ToolCall, outcome: ToolOutcome, is_error: bool) -> tuple[ToolOutcome, bool]:
+        if call.name == self._tool.spec.name:
+            return outcome, is_error
+        return await self._inner.after_call(call, outcome, is_error)
 
 
 class RunPolicy:
