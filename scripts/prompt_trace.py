@@ -29,6 +29,8 @@ from typing import Any, NamedTuple
 OWN_ROOT = Path(__file__).resolve().parent.parent
 DEADLINE = 60.0
 QUIET_LOOKS = 10
+# What the event loop calls of its own accord each time it turns: how often depends on the machine, not on the prompt.
+LOOP_OWN = ("_WatchedSelector.", "SteadyLoop.")
 
 
 class Call(NamedTuple):
@@ -191,8 +193,9 @@ def _run_traced(root: Path, log: Path, arguments: list[str]) -> None:
 
 
 def _is_named_function(code: CodeType) -> bool:
-    """Not the body of a module or class (those are not optimized), nor a lambda or comprehension (`<...>`)."""
-    return bool(code.co_flags & CO_OPTIMIZED) and not code.co_qualname.endswith(">")
+    """Not the body of a module or class (those are not optimized), a lambda or comprehension (`<...>`), or the loop."""
+    name = code.co_qualname
+    return bool(code.co_flags & CO_OPTIMIZED) and not name.endswith(">") and not name.startswith(LOOP_OWN)
 
 
 def _at_exit(write: Callable[[], object]) -> None:

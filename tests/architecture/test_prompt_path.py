@@ -6,8 +6,8 @@ from prompt_trace import trace_prompts
 
 from support.source_tree import ROOT
 
-CHANGES_OF_PACKAGE = 150
-# On a busy machine the event loop turns more often while a prompt waits, which adds some changes to a trace.
+CHANGES_OF_PACKAGE = 145
+# On a busy machine what the program does meanwhile runs more often between the steps of a prompt.
 TRACES = 3
 
 
