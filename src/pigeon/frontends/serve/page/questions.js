@@ -10,9 +10,10 @@ import { rendered } from "./rendered.js";
 
 // A question takes neither keys nor clicks before it could be seen with all that it is about: a button must not come under
 // a click that was meant for what stood there before. An Enter so soon after another one is the same, struck twice. Of one who
-// has just typed, no keys are taken away. In milliseconds.
-const SEEN_AFTER = 400;
-const STRUCK_WITHIN = 500;
+// has just typed, no keys are taken away. Who sees that a question takes answers is not refused one: an Enter that came before
+// the question is forgotten by then. In milliseconds.
+const SEEN_AFTER = 500;
+const STRUCK_WITHIN = 450;
 const TYPED_WITHIN = 1000;
 // What the answer was to a question that another browser has answered.
 const ANSWERED = { once: "allowed once", session: "allowed for this session", denied: "denied" };
