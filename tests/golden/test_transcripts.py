@@ -60,7 +60,8 @@ class Conversation:
         self._server.answers("Half an answ", Hang())
         self._agent.send({"id": "begin", "type": "prompt", "message": "Tell me more"})
         gate.wait_reached()
-        self._agent.wait_delta("l", start)
+        # The end of the text comes on its own, and perhaps later than its last piece.
+        self._agent.wait(lambda record: record.get("assistantMessageEvent", {}).get("type") == "text_end", start)
         self._command("steer", message="Shorter, please")
         self._agent.send({"id": "busy", "type": "prompt", "message": "And this?"})
         self._agent.wait(lambda record: "Agent is already processing" in str(record.get("error")), start)
