@@ -8,6 +8,7 @@ import base64
 import hashlib
 import json
 import secrets
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
@@ -48,6 +49,7 @@ class WebToolServer:
         self.tokens: set[str] = set()
         self.refresh_tokens: set[str] = set()
         self.grants: list[str] = []
+        self.on_refused: Callable[[], object] = lambda: None
         self.expires_in = 3600
         self.huge = False
         self._codes: dict[str, str] = {}
@@ -238,6 +240,7 @@ class WebToolServer:
                 return JSONResponse({"error": answer}, 400)
             good = form["device_code"] == "device-secret-77"
         if not good:
+            self.on_refused()
             return JSONResponse({"error": "invalid_grant"}, 400)
         token, refresh = f"access-{secrets.token_hex(12)}", f"refresh-{secrets.token_hex(12)}"
         self.tokens.add(token)

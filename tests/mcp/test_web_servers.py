@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import json
 import os
 import re
 import stat
+from functools import partial
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -263,6 +265,26 @@ async def test_tokens_that_another_agent_has_refreshed_are_taken(agents: ServedA
             assert tool_results(await one.run("greet")) == ["hello from the web"]
             assert tool_results(await other.run("greet")) == ["hello from the web"]
     assert (server.grants, len(browser.asked)) == (["authorization_code", "refresh_token"], 1)
+
+
+async def test_tokens_that_another_agent_stores_after_the_refusal_are_waited_for(agents: ServedAgents) -> None:
+    """It had used up the token to refresh with, and was not done storing what it got."""
+    browser, file = Browser(), agents.home / "auth.json"
+
+    def store_newer_tokens() -> None:
+        stored = json.loads(file.read_text())
+        stored[f"mcp:{server.base}/mcp"]["tokens"] |= {"access_token": "newer"}
+        server.tokens.add("newer")
+        file.write_text(json.dumps(stored))
+
+    async with WebToolServer(signs_in=True) as server:
+        agents.write({"web": {"url": f"{server.base}/mcp"}})
+        async with agents.agent(call("mcp__web__hello"), "Done.", on_dialog=browser) as agent:
+            server.tokens.clear()
+            server.refresh_tokens.clear()
+            server.on_refused = partial(asyncio.get_running_loop().call_later, 0.3, store_newer_tokens)
+            assert tool_results(await agent.run("greet")) == ["hello from the web"]
+    assert len(browser.asked) == 1
 
 
 async def test_a_sign_in_that_is_needed_in_the_middle_and_not_made_is_the_state_of_the_server(

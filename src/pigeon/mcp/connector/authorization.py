@@ -10,6 +10,7 @@ The package does discovery (RFC 9728, RFC 8414), registration, PKCE, `resource` 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, Protocol
 
@@ -27,6 +28,9 @@ from pydantic import ValidationError
 from pigeon.mcp.connector.device_grant import DEVICE_GRANT, DeviceCode, SignInNeeded, parse_device_code, wait_for_token
 from pigeon.mcp.connector.web import WebStatus, make_http_client
 
+# How long another agent may take between using up a refresh token and storing what it got for it.
+_LOOKS_FOR_NEWER_TOKENS = 10
+_SECONDS_BETWEEN_LOOKS = 0.1
 _METADATA = ("/.well-known/oauth-authorization-server", "/.well-known/openid-configuration")
 
 
@@ -126,7 +130,7 @@ class ServerAuthorization(OAuthClientProvider):
                     renewed = await self._try_use_newer_tokens()
                     if not renewed and self.context.can_refresh_token():
                         renewed = await self._handle_refresh_response((yield await self._refresh_token()))
-                        renewed = renewed or await self._try_use_newer_tokens()
+                        renewed = renewed or await self._wait_for_newer_tokens()
                     if renewed:
                         self._add_auth_header(request)
                         response = yield request
@@ -146,6 +150,14 @@ class ServerAuthorization(OAuthClientProvider):
             return False
         await self._initialize()
         return self.context.is_token_valid()
+
+    async def _wait_for_newer_tokens(self) -> bool:
+        """A refresh that is refused may have been another agent's a moment ago, which is about to store its tokens."""
+        for _ in range(_LOOKS_FOR_NEWER_TOKENS):
+            if await self._try_use_newer_tokens():
+                return True
+            await asyncio.sleep(_SECONDS_BETWEEN_LOOKS)
+        return False
 
     # Browser or device flow
 
