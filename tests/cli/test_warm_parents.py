@@ -32,6 +32,7 @@ from pigeon.system.process.warm.call import WARM_FOLDER, connect_to, hand_over, 
 from pigeon.system.process.warm.callers import CallerCheck
 from pigeon.system.process.warm.code_watch import CodeWatch
 from pigeon.system.process.warm.link import CallFacts, StartCold, describe_interpreter, name_socket
+from pigeon.system.process.warm.server import MOST_UNDECIDED
 from support.processes import eventually
 from support.warm_calls import WarmHome, ask, end, is_alive, read_memory, ready_agent, run_as_root, warm_home
 
@@ -309,6 +310,21 @@ def test_nonsense_ends_only_its_connection(home: WarmHome, sent: bytes) -> None:
     assert home.status() is not None
 
 
+def test_connections_that_say_nothing_keep_no_call_out(home: WarmHome) -> None:
+    with opened(home) as (folder, name), contextlib.ExitStack() as idle:
+
+        def connect_one() -> bool:
+            """False while the queue of the socket is full."""
+            with contextlib.suppress(BlockingIOError):
+                idle.enter_context(contextlib.closing(connect_to(folder, name)))
+                return True
+            return False
+
+        for _ in range(MOST_UNDECIDED + 5):
+            assert eventually(connect_one)
+        assert asks_for_a_process(home, folder, name) == "ServerReady"
+
+
 def test_a_request_that_cannot_be_taken_over_is_returned(home: WarmHome) -> None:
     """Whatever is wrong with it: the caller is still there, and does it itself."""
     with opened(home) as (folder, name), contextlib.closing(connect_to(folder, name)) as link:
@@ -493,6 +509,13 @@ def test_minutes_must_be_a_number(tmp_path: Path) -> None:
         assert ran.returncode == 2
         assert b"--idle-minutes" in ran.stderr
     assert not home.folder.exists()
+
+
+def test_options_of_different_actions_are_refused_together(tmp_path: Path) -> None:
+    home = WarmHome(tmp_path)
+    for one, other in (("--status", "--stop"), ("--stop", "--idle-minutes=3")):
+        ran = home.call("warm", other, one)
+        assert (ran.returncode, b"cannot be used together" in ran.stderr) == (2, True)
 
 
 def test_the_setting_says_when_it_ends(tmp_path: Path) -> None:

@@ -34,6 +34,9 @@ def run_warm(call: CommandCall) -> int:
     if sys.platform != "linux":
         raise StartupError("Warm starts need Linux; on this system every call starts by itself")
     show_to_own_user()
+    chosen = [f"--{name.replace('_', '-')}" for name in ("status", "stop", "idle_minutes") if call.has_option(name)]
+    if len(chosen) > 1:
+        raise UsageError(f"{chosen[0]} and {chosen[1]} cannot be used together")
     if call.has_option("stop") or call.has_option("status"):
         return _stop_parents() if call.has_option("stop") else _list_parents()
     return _start_parent(call)

@@ -130,9 +130,12 @@ class WarmServer(Forker):
             link, _ = self._place.listener.accept()
         except OSError:
             return
-        if len(self._undecided) >= MOST_UNDECIDED or self._check.may_call(link) is None:
+        if self._check.may_call(link) is None:
             link.close()
             return
+        if len(self._undecided) >= MOST_UNDECIDED:
+            # The oldest: a call decides within milliseconds, so one that waits for so many others will not.
+            self._hang_up(next(iter(self._undecided)))
         link.setblocking(False)
         self._undecided[link.fileno()] = link, False
         self._poll.register(link, select.POLLIN)
