@@ -33,9 +33,9 @@ demo-raw: $(READY)
 	  '{"id":"1","type":"prompt","message":"list the files, please"}' \
 	  | $(BIN)/pigeon --mode rpc --model demo --dialect pi-latest --no-session
 
-# pytest keeps the tests as it has compiled them, which halves the time before the first one, unless told not to.
+# What fails is run once more, alone, and named: a machine that stalls for seconds fails no run.
 test: $(DEV)
-	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n 3 --dist worksteal
+	$(BIN)/python scripts/run_tests.py
 
 faults: $(DEV)
 	$(TESTS_PYTHON) -m stress.agent_faults $(or $(N),200) $(or $(SEED),1)
