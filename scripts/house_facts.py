@@ -36,7 +36,7 @@ DECLARED = {
     "tool": ("tools/*.py",),
     "api": ("providers/*/api.py",),
     "feature": ("wire/*.py",),
-    "session file": ("session/history/file_store.py", "session/history/repository.py"),
+    "session file": ("session/history/session_folders.py", "session/history/repository.py"),
 }
 _JSON = re.compile(r'"toolName":\s*"(\w+)"')
 _SPACE = re.compile(r"\s")

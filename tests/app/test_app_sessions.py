@@ -10,9 +10,9 @@ import pytest
 from pigeon.app.options import AgentOptions
 from pigeon.app.sessions import make_repository, open_journal
 from pigeon.config.settings import Settings
-from pigeon.session.history.file_store import FileStore
 from pigeon.session.history.journal import Journal
 from pigeon.session.history.repository import SessionRepository
+from pigeon.session.history.session_folders import SessionFolders
 from pigeon.system.environment import Environment
 from pigeon.wire.errors import StartupError
 
@@ -56,7 +56,7 @@ class Project:
 
     def session(self, session_id: str, age: int = 0, cwd: Path | None = None) -> Path:
         where = str(cwd or self.cwd)
-        folder = Path(FileStore.from_agent_dir(str(self.agent)).folder_of(where))
+        folder = Path(SessionFolders.from_agent_dir(str(self.agent)).folder_of(where))
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"2026-01-01T00-00-00-000Z_{session_id}.jsonl"
         message = {"role": "user", "content": "hi", "timestamp": 1}
@@ -191,7 +191,7 @@ def test_the_place_of_sessions_is_the_option_then_the_environment_then_the_setti
     assert project.repository(settings, env, session_dir="/o").folder == "/o"
     assert project.repository(settings, env).folder == "/e"
     assert project.repository(settings).folder == "/s"
-    assert project.repository().folder == FileStore.from_agent_dir(str(project.agent)).folder_of(str(project.cwd))
+    assert project.repository().folder == SessionFolders.from_agent_dir(str(project.agent)).folder_of(str(project.cwd))
 
 
 def test_the_place_of_sessions_is_meant_from_the_home_and_the_folder_of_the_environment(project: Project) -> None:

@@ -78,12 +78,12 @@ EDGES: dict[str, set[str]] = {
             "providers.http.certificates",
             "rpc.in_process",
             "sdk",
-            "session.history.file_store",
+            "session.history.session_folders",
         ),
         *("export.page_writer", "frontends", "transport", "sandbox.written_folders", "wire", "system"),
     },
     "frontends.terminal": {
-        *("app.models", "frontends", "providers.demo.api", "sdk", "session.history.file_store"),
+        *("app.models", "frontends", "providers.demo.api", "sdk", "session.history.session_folders"),
         *("providers.explanations", "sandbox.written_folders", "tools.catalog", "transport", "wire", "system"),
     },
     "frontends.acp": {

@@ -12,14 +12,14 @@ import pytest
 from pigeon.app.pages import export_session_page
 from pigeon.export.page_writer import PageWriter
 from pigeon.secrets.redactor import KEY, Redactor
-from pigeon.session.history.file_store import FileStore
+from pigeon.session.history.session_folders import SessionFolders
 from pigeon.system.environment import Environment
 from support.browser import PageReader
 from support.sessions import FIRST_PROMPT, OTHER_PROMPT, SECRET, SessionLines, rich_session
 
 OWN_KEY = "ck-mine+/Zq70Xw=&9_tR"
 
-STORE = FileStore("/nowhere")
+STORE = SessionFolders("/nowhere")
 
 
 @pytest.fixture

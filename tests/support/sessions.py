@@ -13,10 +13,10 @@ from typing import Any
 
 from pigeon.export.html import SessionPage
 from pigeon.export.markdown import TextFormatter
-from pigeon.session.history.file_store import FileStore
 from pigeon.session.history.journal import Journal
 from pigeon.session.history.repository import SessionRepository
 from pigeon.session.history.session_file import Namesake, Opener, SessionFile
+from pigeon.session.history.session_folders import SessionFolders
 from pigeon.system.append_file import AppendFile
 from pigeon.system.environment import Environment
 from pigeon.wire.answers import SessionStats, TokenTotals
@@ -90,7 +90,7 @@ class DiskRepository(SessionRepository):
     def __init__(self, folder: Path, persistent: bool = True, opener: Opener = AppendFile) -> None:
         self.reports: list[str] = []
         self.opener = opener
-        store = FileStore(str(folder.parent))
+        store = SessionFolders(str(folder.parent))
         super().__init__(str(folder), store, persistent, lambda: NOW, self.reports.append, os.path.abspath)
 
     def _session_file(self, path: str, namesake: Namesake | None = None) -> SessionFile:

@@ -6,7 +6,7 @@ from pigeon.app.models import make_registry
 from pigeon.config.layers import Layers
 from pigeon.export.page_writer import PageWriter
 from pigeon.secrets.redactor import Redactor
-from pigeon.session.history.file_store import FileStore
+from pigeon.session.history.session_folders import SessionFolders
 from pigeon.system.environment import Environment
 
 
@@ -28,4 +28,4 @@ def _make_page_writer(environment: Environment) -> PageWriter:
     folder = environment.agent_dir()
     make_registry(folder, environment.variables, environment.cwd or "/", None, redactor)
     settings = Layers(folder, lambda problem: None).settings
-    return PageWriter(environment, FileStore.from_agent_dir(folder), redactor.mask, settings.export.mask_secrets)
+    return PageWriter(environment, SessionFolders.from_agent_dir(folder), redactor.mask, settings.export.mask_secrets)

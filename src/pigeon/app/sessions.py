@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 from pigeon.app.options import AgentOptions
 from pigeon.config.settings import Settings
-from pigeon.session.history.file_store import FileStore
 from pigeon.session.history.journal import Journal
 from pigeon.session.history.listing import header_of
 from pigeon.session.history.reading import load_session
 from pigeon.session.history.repository import SessionRepository
+from pigeon.session.history.session_folders import SessionFolders
 from pigeon.system.environment import Environment
 from pigeon.wire.base import Absent
 from pigeon.wire.errors import Refusal, StartupError, UsageError
@@ -32,7 +32,7 @@ def make_repository(
     own = options.session_dir or environment.variables.get("PI_CODING_AGENT_SESSION_DIR")
     if not own and not isinstance(settings.session_dir, Absent):
         own = settings.session_dir
-    store = FileStore.from_agent_dir(agent_dir)
+    store = SessionFolders.from_agent_dir(agent_dir)
     folder = environment.absolute_path(own) if own else store.folder_of(cwd)
     return SessionRepository(
         folder, store, not options.no_session, environment.now, report, environment.absolute_path, mask, environment.ids

@@ -11,8 +11,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from pigeon.session.history.entry_line import EntryLine, line_from_bytes
-from pigeon.session.history.file_store import FileStore
 from pigeon.session.history.reading import LoadedSession, load_session
+from pigeon.session.history.session_folders import SessionFolders
 from pigeon.session.history.views import session_name_of, stats_of, usage_of
 from pigeon.system.environment import Environment
 from pigeon.system.files import create_or_replace_file
@@ -41,7 +41,7 @@ class PageWriter:
     def __init__(
         self,
         environment: Environment,
-        store: FileStore,
+        store: SessionFolders,
         mask: Mask,
         mask_shapes: bool = True,
         origin_of_key: Callable[[str], KeyOrigin] | None = None,

@@ -1,7 +1,7 @@
 """The agents of one conversation: every agent that was started in it, by whichever of them, and what they share.
 
 The conversation itself is the root; it is not one of them. A started agent is a session of its own, kept below the
-session of the agent that has started it (`FileStore.agents_folder_of`), which records its start and its end
+session of the agent that has started it (`SessionFolders.agents_folder_of`), which records its start and its end
 (`AGENT_ENTRY`). So all of them are known again after the process has died.
 """
 
@@ -15,9 +15,9 @@ from msgspec.structs import replace
 
 from pigeon.session.context.transcript import context_of
 from pigeon.session.history.agent_files import find_agent_file
-from pigeon.session.history.file_store import FileStore
 from pigeon.session.history.journal import Journal
 from pigeon.session.history.reading import load_session
+from pigeon.session.history.session_folders import SessionFolders
 from pigeon.session.history.started_agents import read_recorded_agents, to_agent_record
 from pigeon.subagents.slots import Slots
 from pigeon.wire.agents import AGENT_ENTRY, UNFINISHED, AgentInfo
@@ -114,7 +114,7 @@ class AgentTree:
             lines = running.session.journal.branch
         elif kept is not None and kept[1] is not None:
             lines = kept[1].branch
-        elif isinstance(info.session_file, Absent) or not FileStore.has_file(info.session_file):
+        elif isinstance(info.session_file, Absent) or not SessionFolders.has_file(info.session_file):
             lines = []
         else:
             loaded = load_session(info.session_file)

@@ -13,8 +13,8 @@ from pigeon.config.settings import Settings
 from pigeon.sandbox.control import SandboxControl
 from pigeon.secrets.redactor import Redactor
 from pigeon.session.context.transcript import Transcript
-from pigeon.session.history.file_store import FileStore
 from pigeon.session.history.journal import Journal
+from pigeon.session.history.session_folders import SessionFolders
 from pigeon.session.model_choice import ModelChoice
 from pigeon.system.environment import Environment
 from pigeon.system.process.variables import ProgramEnvironment, tool_environment
@@ -31,7 +31,7 @@ def temporary_outputs_folder(environment: Environment) -> str:
 
 def outputs_folder(journal: Journal, environment: Environment) -> str:
     """Where the long outputs of a conversation are kept."""
-    return FileStore.outputs_folder_of(journal.file) if journal.file else temporary_outputs_folder(environment)
+    return SessionFolders.outputs_folder_of(journal.file) if journal.file else temporary_outputs_folder(environment)
 
 
 class Workplaces:
@@ -79,7 +79,7 @@ class Workplaces:
     def find_saved_outputs_folder(self) -> str | None:
         """Where the long outputs of a conversation are that is on disk."""
         journal = self._transcript.journal
-        return FileStore.outputs_folder_of(journal.file) if journal.file and journal.is_saved else None
+        return SessionFolders.outputs_folder_of(journal.file) if journal.file and journal.is_saved else None
 
     def _is_host_shell_outside(self) -> bool:
         policy = self._sandbox.policy

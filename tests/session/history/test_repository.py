@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from pigeon.session.history import journal as journal_module
-from pigeon.session.history.file_store import FileStore
 from pigeon.session.history.journal import Journal
 from pigeon.session.history.reading import InvalidSession, load_session, read_header
 from pigeon.session.history.repository import READ_AHEAD, SessionRepository
+from pigeon.session.history.session_folders import SessionFolders
 from pigeon.wire.base import ABSENT
 from pigeon.wire.entries import ThinkingLevelChange
 from pigeon.wire.errors import Refusal
@@ -42,7 +42,7 @@ def test_a_file_comes_with_the_first_message_and_holds_what_was_before_it(tmp_pa
     assert [line["type"] for line in lines] == ["session", "thinking_level_change", "message", "thinking_level_change"]
     assert lines[0] == {"type": "session", "version": 3, "id": journal.session_id, "cwd": "/work",
                         "timestamp": "2026-11-01T10:00:00.000Z"}  # fmt: skip
-    assert str(file) == FileStore.new_file_path(str(file.parent), journal.session_id, NOW)
+    assert str(file) == SessionFolders.new_file_path(str(file.parent), journal.session_id, NOW)
     journal.close()
 
 
@@ -178,7 +178,12 @@ def test_a_journal_knows_its_file_by_any_path(tmp_path: Path) -> None:
 def test_paths_are_made_absolute_by_the_agent(tmp_path: Path) -> None:
     write_session(tmp_path / "a.jsonl")
     repository = SessionRepository(
-        str(tmp_path), FileStore(str(tmp_path)), True, lambda: NOW, lambda text: None, lambda path: str(tmp_path / path)
+        str(tmp_path),
+        SessionFolders(str(tmp_path)),
+        True,
+        lambda: NOW,
+        lambda text: None,
+        lambda path: str(tmp_path / path),
     )
     journal = repository.open("a.jsonl", "/")
     assert journal.file == str(tmp_path / "a.jsonl")
@@ -203,7 +208,7 @@ def test_a_copy_is_saved_at_once_only_if_something_was_said(tmp_path: Path) -> N
 
 
 def test_outputs_are_kept_beside_the_session() -> None:
-    assert FileStore.outputs_folder_of("/sessions/a.jsonl") == "/sessions/a"
+    assert SessionFolders.outputs_folder_of("/sessions/a.jsonl") == "/sessions/a"
 
 
 def test_an_id_that_is_taken_is_not_given_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from pigeon.session.context.transcript import context_of, visible_entries
 from pigeon.session.history import entry_line, listing
 from pigeon.session.history.entry_line import EntryLine, line_from_bytes
-from pigeon.session.history.file_store import FileStore
 from pigeon.session.history.journal import Journal, find_dangling_calls
 from pigeon.session.history.reading import InvalidSession, LoadedSession, load_session
+from pigeon.session.history.session_folders import SessionFolders
 from pigeon.session.history.views import encode_entries, encode_tree, session_name_of
 from pigeon.session.model_choice import find_last_choice
 from pigeon.session.switching import copy_branch_entries, encode_fork_messages
@@ -235,14 +235,14 @@ def test_a_folder_that_is_gone_is_refused_before_anything_is_touched(tmp_path: P
 
 
 def test_places_and_names_are_those_of_pi() -> None:
-    assert FileStore.from_agent_dir("/a").folder_of("/home/u/p") == "/a/sessions/--home-u-p--"
-    assert FileStore.from_agent_dir("/a").folder_of("/") == "/a/sessions/----"
-    assert FileStore.from_agent_dir("/a").folder_of("C:\\x") == "/a/sessions/--C--x--"
-    assert FileStore.new_file_path("/f", "id", 1_794_765_301_530) == "/f/2026-11-15T17-55-01-530Z_id.jsonl"
+    assert SessionFolders.from_agent_dir("/a").folder_of("/home/u/p") == "/a/sessions/--home-u-p--"
+    assert SessionFolders.from_agent_dir("/a").folder_of("/") == "/a/sessions/----"
+    assert SessionFolders.from_agent_dir("/a").folder_of("C:\\x") == "/a/sessions/--C--x--"
+    assert SessionFolders.new_file_path("/f", "id", 1_794_765_301_530) == "/f/2026-11-15T17-55-01-530Z_id.jsonl"
 
 
 def test_the_newest_session_of_a_folder_is_found_and_others_are_passed_over(tmp_path: Path) -> None:
-    assert FileStore.find_newest(str(tmp_path / "none")) is None
+    assert SessionFolders.find_newest(str(tmp_path / "none")) is None
     for number, (name, cwd) in enumerate((("a", "/"), ("b", "/other"), ("c", "/"))):
         path = tmp_path / f"{name}.jsonl"
         path.write_bytes(HEADER.replace(b'"cwd":"/"', f'"cwd":"{cwd}"'.encode()).replace(b'"x"', f'"{name}0"'.encode()))
@@ -251,11 +251,11 @@ def test_the_newest_session_of_a_folder_is_found_and_others_are_passed_over(tmp_
     os.utime(tmp_path / "c.jsonl", ns=(0, 9))
     (tmp_path / "d.jsonl").symlink_to(tmp_path / "nowhere")
     (tmp_path / "e.jsonl").mkdir()
-    assert FileStore.find_newest(str(tmp_path)) == str(tmp_path / "b.jsonl")
-    assert FileStore.find_newest(str(tmp_path), "/") == str(tmp_path / "a.jsonl")
-    assert FileStore(str(tmp_path)).resolve("a0", str(tmp_path)) == (str(tmp_path / "a.jsonl"), True)
-    assert FileStore(str(tmp_path)).resolve("b", str(tmp_path)) == (str(tmp_path / "b.jsonl"), True)
-    assert FileStore(str(tmp_path)).resolve("z", str(tmp_path)) is None
+    assert SessionFolders.find_newest(str(tmp_path)) == str(tmp_path / "b.jsonl")
+    assert SessionFolders.find_newest(str(tmp_path), "/") == str(tmp_path / "a.jsonl")
+    assert SessionFolders(str(tmp_path)).resolve("a0", str(tmp_path)) == (str(tmp_path / "a.jsonl"), True)
+    assert SessionFolders(str(tmp_path)).resolve("b", str(tmp_path)) == (str(tmp_path / "b.jsonl"), True)
+    assert SessionFolders(str(tmp_path)).resolve("z", str(tmp_path)) is None
 
 
 def test_a_row_is_read_from_the_ends_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -273,7 +273,7 @@ def test_a_row_is_read_from_the_ends_of_a_file(tmp_path: Path, monkeypatch: pyte
         return real(raw)
 
     monkeypatch.setattr(listing, "line_from_bytes", count_call)
-    (row,), cursor = FileStore.list_sessions([str(tmp_path)], None, 10)
+    (row,), cursor = SessionFolders.list_sessions([str(tmp_path)], None, 10)
     assert (row.name, row.first_message, cursor) == ("at the end", "What is in notes.txt? Grüße 🕊", None)
     assert read < 3 * listing.PEEK
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pigeon.session.history.file_store import FileStore
+from pigeon.session.history.session_folders import SessionFolders
 from pigeon.session.history.trash import NOTE, SessionTrash
 from pigeon.wire.errors import StartupError
 from support.sessions import NOW, DiskRepository, user
@@ -20,7 +20,7 @@ class Store:
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "sessions" / "project"
         self._now = NOW
-        self.trash = SessionTrash(FileStore(str(folder / "sessions")), self._tick)
+        self.trash = SessionTrash(SessionFolders(str(folder / "sessions")), self._tick)
 
     def _tick(self) -> int:
         self._now += 60_000
@@ -31,7 +31,7 @@ class Store:
         journal.append_message(user(text))
         journal.close()
         file = Path(str(journal.file))
-        outputs = Path(FileStore.outputs_folder_of(str(file)))
+        outputs = Path(SessionFolders.outputs_folder_of(str(file)))
         outputs.mkdir()
         (outputs / "output.txt").write_text(text)
         return file
@@ -48,13 +48,13 @@ def test_a_deleted_session_comes_back_with_the_outputs_of_its_tools(store: Store
     for file in (first, second):
         assert store.trash.move_to_trash(str(file)).path == str(file)
         assert not file.exists()
-        assert not Path(FileStore.outputs_folder_of(str(file))).exists()
+        assert not Path(SessionFolders.outputs_folder_of(str(file))).exists()
     assert [one.path for one in store.trash.list_sessions()] == [str(second), str(first)], "the newest deletion first"
     assert store.trash.list_unreadable() == []
     restored = store.trash.restore_session(store.trash.list_sessions()[1].row.id)
     assert restored.path == str(first)
     assert first.read_bytes() == before
-    assert (Path(FileStore.outputs_folder_of(str(first))) / "output.txt").read_text() == "one"
+    assert (Path(SessionFolders.outputs_folder_of(str(first))) / "output.txt").read_text() == "one"
     assert not os.path.exists(restored.folder)
     assert store.trash.restore_session("").path == str(second)
     assert store.trash.list_sessions() == []

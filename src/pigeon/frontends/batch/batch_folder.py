@@ -31,7 +31,7 @@ from pigeon.frontends.batch.records import Status, TaskResult, TaskSpec, hash_of
 from pigeon.frontends.batch.shared_limits import Rate
 from pigeon.frontends.batch.task_process import PART
 from pigeon.frontends.batch.task_run import RESULT_FILE, read_result
-from pigeon.session.history.file_store import FileStore
+from pigeon.session.history.session_folders import SessionFolders
 from pigeon.system.append_file import make_private_folder
 from pigeon.system.files import create_or_replace_file, create_private_file, replace_file_atomically
 from pigeon.wire import codec
@@ -379,7 +379,7 @@ def _cost_of_attempt(part: str) -> float:
     """The cost of an attempt, as far as its session file shows it."""
     total = 0.0
     with suppress(OSError):
-        for path in FileStore.list_files(part):
+        for path in SessionFolders.list_files(part):
             with open(path, "rb") as file:
                 for line in file:
                     with suppress(BadRecord):

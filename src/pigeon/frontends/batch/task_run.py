@@ -28,7 +28,7 @@ from pigeon.sdk.agent import Agent
 from pigeon.sdk.output import OutputType
 from pigeon.sdk.results import ConversationEvent, Result, RunRecord
 from pigeon.secrets.redactor import Redactor
-from pigeon.session.history.file_store import FileStore
+from pigeon.session.history.session_folders import SessionFolders
 from pigeon.system.clock import now_ms
 from pigeon.system.environment import Environment
 from pigeon.system.files import create_or_replace_file, sync_folder
@@ -43,7 +43,7 @@ from pigeon.wire.steering import parse_limits
 
 RESULT_FILE = "result.json"
 TASK_FILE = "task.json"
-SESSION_FILE = FileStore.to_file_name("session")
+SESSION_FILE = SessionFolders.to_file_name("session")
 PAGE_FILE = "session.html"
 PATCH_FILE = "changes.patch"
 WORKSPACE = "workspace"
@@ -222,12 +222,12 @@ class _Run:
 
     def _store_session_file(self, built: BuiltAgent, result: Result[Any]) -> None:
         file = result.session_file
-        if file is None or not FileStore.has_file(file):
+        if file is None or not SessionFolders.has_file(file):
             return
         target = os.path.join(self._place.part, SESSION_FILE)
         os.rename(file, target)
         with suppress(FileNotFoundError):
-            os.rename(FileStore.outputs_folder_of(file), FileStore.outputs_folder_of(target))
+            os.rename(SessionFolders.outputs_folder_of(file), SessionFolders.outputs_folder_of(target))
         page = os.path.join(self._place.part, PAGE_FILE)
         PageWriter(
             self._environment, built.session.dependencies.repository.store, self._redactor.mask

@@ -12,8 +12,8 @@ from typing import get_args
 
 from msgspec.structs import replace
 
-from pigeon.session.history.file_store import FileStore
 from pigeon.session.history.listing import header_of
+from pigeon.session.history.session_folders import SessionFolders
 from pigeon.system.paths import absolute_path
 from pigeon.wire.commands import NAMES, Command, Scope
 from pigeon.wire.errors import Refusal
@@ -34,7 +34,7 @@ class AllowedPaths:
     """The folders and files that clients may name: those below the `roots`, and stored sessions that belong to these
     folders."""
 
-    def __init__(self, roots: Sequence[str], store: FileStore, agent_dir: str, home: str) -> None:
+    def __init__(self, roots: Sequence[str], store: SessionFolders, agent_dir: str, home: str) -> None:
         self.roots = [os.path.realpath(root) for root in roots]
         self._store = store
         self._agent_dir = agent_dir

@@ -24,8 +24,8 @@ from pigeon.frontends.serve.served_worker import WorkerLauncher
 from pigeon.frontends.serve.wake_queue import Stopping, TooMany, WakeQueue, has_usable_worker
 from pigeon.frontends.serve.worker_checks import ServeLimits, WorkerChecks
 from pigeon.frontends.serve.worker_process import Workers, WorkerStarts, end_log_owner
-from pigeon.session.history.file_store import FileStore
 from pigeon.session.history.listing import row_of
+from pigeon.session.history.session_folders import SessionFolders
 from pigeon.session.history.trash import SessionTrash
 from pigeon.system.clock import now_ms
 from pigeon.system.ids import RANDOM_IDS
@@ -68,7 +68,7 @@ class Conversations:
         self._counts = counts
         self._now = now
         self.workers = workers
-        self._store = FileStore.from_agent_dir(agent_dir)
+        self._store = SessionFolders.from_agent_dir(agent_dir)
         self.paths = AllowedPaths(roots, self._store, agent_dir, variables.get("HOME", "/"))
         self._folders = ConversationFolders(agent_dir)
         self._known: dict[str, ServedConversation] = {}

@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from pigeon.app.options import AgentOptions
-from pigeon.session.history.file_store import FileStore
+from pigeon.session.history.session_folders import SessionFolders
 from pigeon.wire import codec
 from pigeon.wire.base import Json
 from pigeon.wire.errors import BadRecord
@@ -63,6 +63,6 @@ def read_last_run(folder: str) -> str:
 def options_for(state: WorkerState, options: AgentOptions) -> AgentOptions:
     """The options with which an agent continues from this state."""
     options = replace(options, model=state.model or options.model, thinking=state.thinking)
-    if FileStore.has_file(state.session_file):
+    if SessionFolders.has_file(state.session_file):
         return replace(options, session=state.session_file)
     return replace(options, session_id=state.session_id)

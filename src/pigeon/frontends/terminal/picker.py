@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from pigeon.frontends.cleaning import clean_text
-from pigeon.session.history.file_store import FileStore
+from pigeon.session.history.session_folders import SessionFolders
 from pigeon.system.environment import refuse_to_choose_session
 from pigeon.wire.answers import SessionRow
 from pigeon.wire.base import value_or_default
@@ -21,7 +21,7 @@ def pick_session(folder: str, terminal: str = "/dev/tty") -> str:
     except OSError:
         return refuse_to_choose_session(folder)
     with screen:
-        rows, _ = FileStore.list_sessions([folder], None, MOST)
+        rows, _ = SessionFolders.list_sessions([folder], None, MOST)
         if not rows:
             raise StartupError("There are no sessions in this folder to resume")
         lines = [f"{number:3}  {_row_text(row)}" for number, row in enumerate(rows, 1)]

@@ -6,14 +6,14 @@ import os
 from contextlib import suppress
 
 from pigeon.session.history.entry_line import line_from_bytes
-from pigeon.session.history.file_store import FileStore, is_agents_folder
+from pigeon.session.history.session_folders import SessionFolders, is_agents_folder
 from pigeon.system.files import open_regular
 from pigeon.wire.answers import SubagentPage
 
 
 def list_agent_folders(file: str) -> list[str]:
     """The folders with the sessions of agents below a session, however deep."""
-    return [folder for folder, _, _ in os.walk(FileStore.agents_folder_of(file))]
+    return [folder for folder, _, _ in os.walk(SessionFolders.agents_folder_of(file))]
 
 
 def find_agent_folders(folder: str) -> list[str]:
@@ -26,13 +26,13 @@ def find_agent_folders(folder: str) -> list[str]:
 
 def find_agent_file(file: str, session_id: str) -> str | None:
     """The session of an agent below this one, however deep; None if there is none."""
-    files = (path for folder in list_agent_folders(file) for path in FileStore.list_files(folder))
-    return next((path for path in files if FileStore.id_in_name(path) == session_id), None)
+    files = (path for folder in list_agent_folders(file) for path in SessionFolders.list_files(folder))
+    return next((path for path in files if SessionFolders.id_in_name(path) == session_id), None)
 
 
 def read_page(path: str, start: int) -> SubagentPage:
     """The whole lines of a session file from a byte on; from the beginning if the file is shorter than that."""
-    if not FileStore.has_file(path):
+    if not SessionFolders.has_file(path):
         return SubagentPage(session_file=path, from_byte=start, next_byte=start, reset=False, entries=[], messages=[])
     with open(open_regular(path), "rb") as file:
         size = os.fstat(file.fileno()).st_size

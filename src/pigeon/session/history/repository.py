@@ -1,5 +1,5 @@
 """The journals of one agent: `SessionRepository` creates new ones, opens files, and copies branches into new files. A
-file that another process writes is opened for reading. `FileStore` knows where files are."""
+file that another process writes is opened for reading. `SessionFolders` knows where files are."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from functools import partial
 from typing import Any
 
 from pigeon.session.history.entry_line import EntryLine
-from pigeon.session.history.file_store import FileStore
 from pigeon.session.history.journal import Journal, make_header
 from pigeon.session.history.reading import LoadedSession, load_session, read_header, stamp_of
 from pigeon.session.history.session_file import Namesake, SessionFile
+from pigeon.session.history.session_folders import SessionFolders
 from pigeon.system.append_file import agree_on_path, remove_agreement_link
 from pigeon.system.ids import RANDOM_IDS, Ids
 from pigeon.wire.base import ABSENT, Absent
@@ -28,7 +28,7 @@ class SessionRepository:
     def __init__(
         self,
         folder: str,
-        store: FileStore,
+        store: SessionFolders,
         persistent: bool,
         now: Callable[[], int],
         report: Callable[[str], None],

@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from pigeon.session.history.file_store import FileStore
 from pigeon.session.history.listing import row_of
+from pigeon.session.history.session_folders import SessionFolders
 from pigeon.system import clock
 from pigeon.system.append_file import AppendFile, FileInUse, make_private_folder
 from pigeon.system.files import replace_file_atomically
@@ -35,7 +35,7 @@ class TrashedSession(Struct, frozen=True):
 class SessionTrash:
     """The deleted sessions of one store, which can be restored."""
 
-    def __init__(self, store: FileStore, now: Callable[[], int]) -> None:
+    def __init__(self, store: SessionFolders, now: Callable[[], int]) -> None:
         self._store = store
         self._now = now
 
@@ -122,7 +122,7 @@ class SessionTrash:
 
 
 def _folders_of(path: str) -> tuple[str, str]:
-    return FileStore.outputs_folder_of(path), FileStore.agents_folder_of(path)
+    return SessionFolders.outputs_folder_of(path), SessionFolders.agents_folder_of(path)
 
 
 def _require_row(path: str) -> SessionRow:

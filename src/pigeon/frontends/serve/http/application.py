@@ -29,7 +29,7 @@ from pigeon.frontends.serve.resources import proportional_memory
 from pigeon.frontends.serve.served_worker import ConversationState
 from pigeon.frontends.serve.service_log import ServiceLog
 from pigeon.frontends.serve.wake_queue import TooMany
-from pigeon.session.history.file_store import FileStore
+from pigeon.session.history.session_folders import SessionFolders
 from pigeon.wire import codec
 from pigeon.wire.base import Json
 from pigeon.wire.errors import BadRecord, PigeonError, Refusal, StartupError
@@ -198,7 +198,9 @@ class ServeApplication:
         if cursor is None:
             seen = {row.id for row in rows}
             fresh = (
-                one for one in known.values() if one.record.id not in seen and not FileStore.has_file(one.session_file)
+                one
+                for one in known.values()
+                if one.record.id not in seen and not SessionFolders.has_file(one.session_file)
             )
             wanted = [one for one in fresh if cwd in (None, one.record.cwd) and query is None]
             listed[:0] = [{"id": one.record.id, "cwd": one.record.cwd, **_describe_state(one)} for one in wanted]

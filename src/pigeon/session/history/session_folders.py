@@ -1,4 +1,4 @@
-"""The session store: where sessions are on disk, and what their files are called. Everything else gets these from here.
+"""The folders of sessions: where the files are on disk, and what they are called. Everything else gets these from here.
 
     AGENT_DIR/sessions/--home-user-project--/         the sessions of one working directory
         2026-11-15T17-55-01-530Z_ID.jsonl             a session: a header, then an entry on each line
@@ -31,15 +31,15 @@ _AGENTS_SUFFIX = "-agents"
 MOST_NAMED = 20
 
 
-class FileStore:
-    """The sessions below one folder; methods that need no such folder are static."""
+class SessionFolders:
+    """The session files below one folder; methods that need no such folder are static."""
 
     def __init__(self, root: str) -> None:
         self.root = root
 
     @classmethod
-    def from_agent_dir(cls, agent_dir: str) -> FileStore:
-        """The store of an agent folder."""
+    def from_agent_dir(cls, agent_dir: str) -> SessionFolders:
+        """The folders of an agent."""
         return cls(os.path.join(agent_dir, "sessions"))
 
     # Where sessions are
@@ -135,7 +135,7 @@ class FileStore:
     @staticmethod
     def find_newest(folder: str, cwd: str | None = None) -> str | None:
         """The most recently changed session, in one working directory if that is given."""
-        for path in FileStore.list_files(folder):
+        for path in SessionFolders.list_files(folder):
             header = header_of(path)
             if header is not None and (cwd is None or header.get("cwd") == cwd):
                 return path
@@ -144,12 +144,12 @@ class FileStore:
     @staticmethod
     def find_newest_with_message(folder: str) -> str | None:
         """The most recently changed session with a message."""
-        return next((path for path in FileStore.list_files(folder) if has_message(path)), None)
+        return next((path for path in SessionFolders.list_files(folder) if has_message(path)), None)
 
     @staticmethod
     def find_by_id(folder: str, session_id: str) -> str | None:
         """The file of the session with exactly this id in this folder, even one that is just being created."""
-        for path in FileStore.list_files(folder):
+        for path in SessionFolders.list_files(folder):
             header = header_of(path)
             if header["id"] == session_id if header is not None else _is_named_for(path, session_id):
                 return path
@@ -212,7 +212,7 @@ class FileStore:
     def find_rows_by_id(folders: Sequence[str], session_id: str) -> list[SessionRow]:
         """The session with exactly this id, and whether another process writes it; empty if there is none."""
         for folder in folders:
-            path = FileStore.find_by_id(folder, session_id)
+            path = SessionFolders.find_by_id(folder, session_id)
             row = None if path is None else row_of(path)
             if row is not None:
                 return [replace(row, in_use=is_locked_by_writer(row.path))]

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pigeon.session.history import listing
-from pigeon.session.history.file_store import FileStore
+from pigeon.session.history.session_folders import SessionFolders
 from pigeon.wire import codec
 from pigeon.wire.answers import SessionRow
 from pigeon.wire.base import ABSENT
@@ -47,16 +47,16 @@ def test_a_page_is_newest_first_and_says_where_the_next_begins(tmp_path: Path) -
         write_session(tmp_path, number)
     write_session(other, 4)
     folders = [str(tmp_path), str(other)]
-    first, cursor = FileStore.list_sessions(folders, None, 2)
+    first, cursor = SessionFolders.list_sessions(folders, None, 2)
     assert ids(first) == ["s5", "s4"]
-    second, cursor = FileStore.list_sessions(folders, cursor, 2)
+    second, cursor = SessionFolders.list_sessions(folders, cursor, 2)
     assert ids(second) == ["s3", "s2"]
-    third, end = FileStore.list_sessions(folders, cursor, 2)
+    third, end = SessionFolders.list_sessions(folders, cursor, 2)
     assert (ids(third), end) == (["s1"], None)
-    everything, end = FileStore.list_sessions(folders, None, 5)
+    everything, end = SessionFolders.list_sessions(folders, None, 5)
     assert (len(everything), end) == (5, None), "a full page that is the last one says so"
-    assert FileStore.list_sessions(folders, "0", 2) == ([], None)
-    assert FileStore.list_sessions([str(tmp_path / "none")], None, 2) == ([], None)
+    assert SessionFolders.list_sessions(folders, "0", 2) == ([], None)
+    assert SessionFolders.list_sessions([str(tmp_path / "none")], None, 2) == ([], None)
 
 
 def test_what_is_not_wanted_takes_no_place_on_a_page_either(tmp_path: Path) -> None:
@@ -66,9 +66,9 @@ def test_what_is_not_wanted_takes_no_place_on_a_page_either(tmp_path: Path) -> N
     def is_even(row: SessionRow) -> bool:
         return int(row.id[1:]) % 2 == 0
 
-    first, cursor = FileStore.list_sessions([str(tmp_path)], None, 2, is_even)
+    first, cursor = SessionFolders.list_sessions([str(tmp_path)], None, 2, is_even)
     assert ids(first) == ["s6", "s4"]
-    second, end = FileStore.list_sessions([str(tmp_path)], cursor, 2, is_even)
+    second, end = SessionFolders.list_sessions([str(tmp_path)], cursor, 2, is_even)
     assert (ids(second), end) == (["s2"], None)
 
 
@@ -80,13 +80,13 @@ def test_what_is_no_session_takes_no_place_on_a_page(tmp_path: Path) -> None:
     (tmp_path / "6.jsonl").write_text("no json\n")
     (tmp_path / "5.txt").write_text('{"type":"session","id":"text"}\n')
     (tmp_path / "4.jsonl").mkdir()
-    rows, cursor = FileStore.list_sessions([str(tmp_path)], None, 1)
+    rows, cursor = SessionFolders.list_sessions([str(tmp_path)], None, 1)
     assert (ids(rows), cursor) == (["s1"], None)
 
 
 def test_a_row_says_what_its_file_says(tmp_path: Path) -> None:
     path = write_session(tmp_path, 7_000, name="the name", first="  hello there  ", id="own", parent="/before.jsonl")
-    (row,), _ = FileStore.list_sessions([str(tmp_path)], None, 9)
+    (row,), _ = SessionFolders.list_sessions([str(tmp_path)], None, 9)
     assert (row.path, row.id, row.cwd, row.name, row.first_message, row.parent_session) == (
         str(path), "own", "/", "the name", "hello there", "/before.jsonl",
     )  # fmt: skip
@@ -97,7 +97,7 @@ def test_a_row_says_what_its_file_says(tmp_path: Path) -> None:
 def test_a_row_without_name_words_or_parent_has_none(tmp_path: Path) -> None:
     path = tmp_path / "bare.jsonl"
     path.write_bytes(b'{"type":"session","id":"bare"}\n')
-    (row,), _ = FileStore.list_sessions([str(tmp_path)], None, 9)
+    (row,), _ = SessionFolders.list_sessions([str(tmp_path)], None, 9)
     assert (row.name, row.first_message, row.parent_session) == (ABSENT, ABSENT, ABSENT)
     assert (row.cwd, row.created) == ("", "")
 
@@ -107,7 +107,7 @@ def test_the_preview_is_cut_and_passes_over_messages_that_say_nothing(tmp_path: 
     for words in ("", "  \n ", "x" * 999, "later"):
         journal.append_message(user(words))
     journal.close()
-    (row,), _ = FileStore.list_sessions([str(tmp_path)], None, 9)
+    (row,), _ = SessionFolders.list_sessions([str(tmp_path)], None, 9)
     assert row.first_message == "x" * listing.PREVIEW
 
 
@@ -121,7 +121,7 @@ def test_the_last_name_counts_however_long_the_file_is(tmp_path: Path, size: int
         if sum(len(line.raw) for line in journal.lines) > size:
             journal.append(SessionInfo, name="new")
     journal.close()
-    (row,), _ = FileStore.list_sessions([str(tmp_path)], None, 9)
+    (row,), _ = SessionFolders.list_sessions([str(tmp_path)], None, 9)
     assert (row.name, row.first_message) == ("new", "hello")
 
 
@@ -135,7 +135,7 @@ def test_an_id_is_found_whole_before_its_beginning_and_here_before_elsewhere(tmp
     write_session(here, 4, id="abce")
 
     def find(reference: str) -> Any:
-        return FileStore(str(tmp_path)).resolve(reference, str(here))
+        return SessionFolders(str(tmp_path)).resolve(reference, str(here))
 
     assert find("abc") == (str(exact), False)
     assert find("abcd") == (str(long), True)
@@ -143,14 +143,14 @@ def test_an_id_is_found_whole_before_its_beginning_and_here_before_elsewhere(tmp
         find("ab")
     assert find("xy") == (str(only), False)
     assert find("q") is None
-    assert FileStore(str(tmp_path / "none")).resolve("xy", str(here)) is None
+    assert SessionFolders(str(tmp_path / "none")).resolve("xy", str(here)) is None
 
 
 def test_folders_are_listed_once_and_files_beside_them_are_none(tmp_path: Path) -> None:
     for name in ("b", "a"):
         (tmp_path / name).mkdir()
     (tmp_path / "file").write_text("")
-    assert FileStore(str(tmp_path)).folders() == [str(tmp_path / "a"), str(tmp_path / "b")]
+    assert SessionFolders(str(tmp_path)).folders() == [str(tmp_path / "a"), str(tmp_path / "b")]
     repository = DiskRepository(tmp_path / "b")
     assert repository.folders() == [str(tmp_path / "b"), str(tmp_path / "a")]
 
@@ -159,16 +159,16 @@ def test_folders_are_listed_once_and_files_beside_them_are_none(tmp_path: Path) 
     st.text(alphabet=st.characters(codec="ascii", categories=("L", "N")), min_size=1), st.integers(0, 4_000_000_000_000)
 )
 def test_what_a_file_is_called_says_whose_it_is(session_id: str, now: int) -> None:
-    file = FileStore.new_file_path("/sessions/one", session_id, now)
-    assert FileStore.id_in_name(file) == session_id
-    assert FileStore.is_file_reference(file)
-    assert FileStore.is_file_reference(os.path.basename(file))
-    assert not FileStore.is_file_reference(session_id)
-    assert FileStore.outputs_folder_of(file) == f"/sessions/one/{FileStore.name_of(file)}"
+    file = SessionFolders.new_file_path("/sessions/one", session_id, now)
+    assert SessionFolders.id_in_name(file) == session_id
+    assert SessionFolders.is_file_reference(file)
+    assert SessionFolders.is_file_reference(os.path.basename(file))
+    assert not SessionFolders.is_file_reference(session_id)
+    assert SessionFolders.outputs_folder_of(file) == f"/sessions/one/{SessionFolders.name_of(file)}"
 
 
 def test_a_session_is_found_by_the_name_of_its_file_in_every_folder(tmp_path: Path) -> None:
-    store = FileStore.from_agent_dir(str(tmp_path))
+    store = SessionFolders.from_agent_dir(str(tmp_path))
     for cwd, session_id in (("/a", "one"), ("/b", "two"), ("/b", "wo")):
         file = Path(store.new_file_path(store.folder_of(cwd), session_id, 0))
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -182,6 +182,6 @@ def test_a_session_is_found_by_the_name_of_its_file_in_every_folder(tmp_path: Pa
 
 @given(st.text())
 def test_a_deleted_session_stays_inside_the_trash_whatever_its_id_is(session_id: str) -> None:
-    store = FileStore.from_agent_dir("/agent")
+    store = SessionFolders.from_agent_dir("/agent")
     folder = store.new_trash_path(session_id, "2026-11-15T17:55:01.530Z")
     assert os.path.dirname(os.path.normpath(folder)) == store.trash
