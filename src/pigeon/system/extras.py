@@ -15,6 +15,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "images": ("PIL",),
     "mcp": ("mcp",),
     "pages": _PAGES,
+    "postgres": ("psycopg", "psycopg_binary", "psycopg_pool"),
     "ray": ("ray",),
     "report": ("matplotlib", "pyarrow"),
     "serve": ("starlette", "uvicorn", "websockets", *_PAGES),
