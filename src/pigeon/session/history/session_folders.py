@@ -39,7 +39,7 @@ class SessionFolders:
 
     @classmethod
     def from_agent_dir(cls, agent_dir: str) -> SessionFolders:
-        """The folders of an agent."""
+        """The session folders of one agent folder."""
         return cls(os.path.join(agent_dir, "sessions"))
 
     # Where sessions are
