@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from pigeon.app.options import AgentOptions
 from pigeon.cli.args import MODES, WORDS, list_option_rows, parse_arguments
 from pigeon.frontends.call import CommandLine
+from pigeon.wire.choices import TOOL_OFFERS
 from pigeon.wire.errors import StartupError, UsageError
 from pigeon.wire.steering import Limits
 
@@ -24,7 +25,7 @@ SWITCHES = [
     "--continue", "-c", "--no-session", "--no-tools", "-nt", "--no-builtin-tools", "-nbt", "--no-extensions", "-ne",
     "--no-skills", "-ns", "--no-prompt-templates", "-np", "--no-context-files", "-nc", "--approve", "-a",
     "--no-approve", "-na", "--drain", "--offline", "--print", "-p", "--verbose", "--no-themes", "--no-title",
-    "--plain", "--no-rules", "--no-ui", "--attended", "--unattended", "--sandbox-network", "--plans",
+    "--plain", "--no-rules", "--no-ui", "--attended", "--unattended", "--sandbox-network", "--plans", "--agents",
     "--no-lsp", "--no-pty", "--no-mcp", "--help", "-h", "--version", "-v",
 ]  # fmt: skip
 LONG = {
@@ -49,6 +50,8 @@ LISTS = ["models", "tools", "exclude_tools"]
 def value_of(line: CommandLine, option: str) -> Any:
     """What an option came to, in the options of the agent or in the call itself."""
     name = LONG.get(option, option)[2:].replace("-", "_")
+    if name in TOOL_OFFERS:
+        return name in line.agent.offers
     name = RENAMED.get(name, f"{name}s" if name == "prompt_template" else name)
     return getattr(line.agent, name) if name in AgentOptions.__struct_fields__ else getattr(line, name)
 

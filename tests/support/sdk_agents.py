@@ -77,7 +77,7 @@ class Conversations:
                 **own,
                 **options,
             )
-        flags = ["--model", model, *_flags(options)]
+        flags = ["--model", model, "--agents", *_flags(options)]
         if self.kind == "subprocess":
             return self.client(model, *_flags(options), **own)
         if self.kind == "websocket":
@@ -88,7 +88,8 @@ class Conversations:
 
     def client(self, model: str = "", *flags: str, **own: Any) -> pigeon.Client:
         """A client that starts its agent, with these flags, and has these arguments of its own."""
-        command = [*self._command(), "--mode", "rpc", "--model", model or f"scripted/{self._script}", *flags]
+        model_words = ["--model", model or f"scripted/{self._script}"]
+        command = [*self._command(), "--mode", "rpc", "--agents", *model_words, *flags]
         return pigeon.Client(command=command, cwd=str(self.work), env=self.folders.environment(), **own)
 
     def stop(self) -> None:

@@ -8,8 +8,10 @@ from pigeon.config.settings import Settings
 from pigeon.session.toolset import DeclaredTools
 from pigeon.tools.agent_tools import ToolChoice, ToolOptions
 from pigeon.tools.catalog import DEFAULT_TOOLS
+from pigeon.wire.choices import TOOL_OFFERS
 
-BUILT_IN = ["read", "bash", "edit", "write", "grep", "ls", "todo"]
+OFFERED = ["todo", "task", "jobs"]
+BUILT_IN = ["read", "bash", "edit", "write", "grep", "ls", *OFFERED]
 KNOWN = [*BUILT_IN, "deploy", "measure"]
 BEFORE = DeclaredTools(["ls", "deploy", "gone"], {"ls", "deploy", "gone", "bash"})
 
@@ -39,17 +41,19 @@ def test_tools_of_extensions_are_active_unless_something_says_otherwise(
 @pytest.mark.parametrize(
     ("settings", "declared", "active"),
     [
-        (Settings(), None, [*DEFAULT_TOOLS, "todo", "deploy", "measure"]),
-        (Settings(default_tools=["+grep"]), None, [*DEFAULT_TOOLS, "todo", "deploy", "measure", "grep"]),
-        (Settings(default_tools=["-todo"]), None, [*DEFAULT_TOOLS, "deploy", "measure"]),
+        (Settings(), None, [*DEFAULT_TOOLS, *OFFERED, "deploy", "measure"]),
+        (Settings(default_tools=["+grep"]), None, [*DEFAULT_TOOLS, *OFFERED, "deploy", "measure", "grep"]),
+        (Settings(default_tools=["-todo", "-task"]), None, [*DEFAULT_TOOLS, "jobs", "deploy", "measure"]),
         (Settings(default_tools=["read"]), None, ["read", "deploy", "measure"]),
         (Settings(), BEFORE, ["ls", "deploy", "measure"]),
     ],
 )
-def test_where_plans_are_shown_the_model_can_keep_one_unless_the_settings_name_all_tools(
+def test_what_is_shown_has_its_tools_unless_the_settings_name_all_tools(
     settings: Settings, declared: DeclaredTools | None, active: list[str]
 ) -> None:
-    assert ToolChoice(ToolOptions(plans=True), settings, BUILT_IN).choose_active_tools(KNOWN, declared) == active
+    assert (
+        ToolChoice(ToolOptions(offers=TOOL_OFFERS), settings, BUILT_IN).choose_active_tools(KNOWN, declared) == active
+    )
 
 
 @pytest.mark.parametrize(

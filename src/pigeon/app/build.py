@@ -324,7 +324,7 @@ class _Builder:
             exclude_tools=options.exclude_tools,
             no_tools=options.no_tools,
             no_builtin_tools=options.no_builtin_tools,
-            plans=options.plans,
+            offers=options.offers,
         )
         environment, settings = self._environment, self._layers.settings
         workplaces = Workplaces(environment, settings, self._sandbox, transcript, models, self._redactor)
@@ -538,7 +538,7 @@ def _make_session_settings(
         continues_after_failure=options.continues_after_failure,
         unattended=options.unattended,
         several_clients=options.several_clients,
-        plan_is_seen=options.plans,
+        plan_is_seen="plans" in options.offers,
         reproducible=environment.reproducible,
         finish_gate=value_or_default(
             settings.finish_gate, options.unattended if options.finish_gate is None else options.finish_gate

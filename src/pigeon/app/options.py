@@ -17,7 +17,7 @@ from pigeon.wire.steering import Limits
 if TYPE_CHECKING:
     from pigeon.dialects.base import Dialect
     from pigeon.wire.agents import AgentType
-    from pigeon.wire.choices import ApprovalMode
+    from pigeon.wire.choices import ApprovalMode, ToolOffer
     from pigeon.wire.commands import InterruptMode
 
 
@@ -58,8 +58,8 @@ class AgentOptions(Struct, frozen=True, kw_only=True):
     no_tools: bool = False
     no_builtin_tools: bool = False
 
-    # Whether plans are shown to a person: then a new session has the tool `todo`, unless the settings name all tools.
-    plans: bool = False
+    # What the front end or the host shows: a new session has the tools for it, unless the settings name all tools.
+    offers: tuple[ToolOffer, ...] = ()
 
     # The tool servers of files to use, by name; `None` for all.
     tool_servers: tuple[str, ...] | None = None
@@ -132,6 +132,7 @@ class AgentOptions(Struct, frozen=True, kw_only=True):
         """The same for a host that speaks this dialect."""
         return replace(
             self,
+            offers=tuple(dict.fromkeys((*self.offers, *dialect.default_offers))),
             interrupt_mode=dialect.default_interrupt_mode,
             keep_unreadable_images=dialect.keeps_unreadable_images,
             continues_after_failure=dialect.continues_after_failure,

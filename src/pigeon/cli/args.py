@@ -15,7 +15,7 @@ from typing import Any, NoReturn, get_args
 from pigeon.app.options import AgentOptions
 from pigeon.config.tool_selection import parse_option_selection
 from pigeon.frontends.call import CommandLine, Row
-from pigeon.wire.choices import APPROVAL_MODES, DialectName, SandboxMode, to_alternatives
+from pigeon.wire.choices import APPROVAL_MODES, TOOL_OFFERS, DialectName, SandboxMode, to_alternatives
 from pigeon.wire.errors import BadRecord, UsageError
 from pigeon.wire.model import LEVELS
 from pigeon.wire.steering import LIMIT_FIELDS, Limits, check_limit
@@ -119,6 +119,7 @@ GROUPS: dict[str, list[Row]] = {
         ("--drain", "", "when stdin ends, finish the current run before exiting"),
         ("--no-ui", "", "with --mode rpc: send the host no questions and no notices"),
         ("--plans", "", "the host shows plans: let the model keep one (the tool todo)"),
+        ("--agents", "", "the host shows agents: let the model start them (the tools task and jobs)"),
         ("--record-cap", "BYTES", "longest line accepted on stdin"),
     ],
     "accepted without effect": [
@@ -318,7 +319,7 @@ def _to_agent_options(found: argparse.Namespace, flags: dict[str, bool | str]) -
         exclude_tools=_split_list(found.exclude_tools or ""),
         no_tools=found.no_tools,
         no_builtin_tools=found.no_builtin_tools,
-        plans=found.plans,
+        offers=tuple(offer for offer in TOOL_OFFERS if getattr(found, offer)),
         extensions=tuple(found.extension),
         no_extensions=found.no_extensions,
         flags=flags,

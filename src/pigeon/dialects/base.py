@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from pigeon.dialects.snapshots import Snapshot
 from pigeon.wire.answers import Response, SlashCommand, State
 from pigeon.wire.base import ABSENT, Absent, Record
-from pigeon.wire.choices import DialectName
+from pigeon.wire.choices import DialectName, ToolOffer
 from pigeon.wire.codec import encode
 from pigeon.wire.commands import Command, InterruptMode
 from pigeon.wire.dialogs import SelectRequest
@@ -58,6 +58,8 @@ class Dialect:
 
     name: ClassVar[DialectName] = "pi"
     default_interrupt_mode: ClassVar[InterruptMode] = "immediate"
+    # Row: what the clients of the original show, so that it offers the tools for it without being asked.
+    default_offers: ClassVar[tuple[ToolOffer, ...]] = ()
     provisional_stop: ClassVar[str] = "stop"
     keeps_unreadable_images: ClassVar[bool] = True
     # Row: refusals that clients know in other words, by their text.

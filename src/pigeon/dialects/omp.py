@@ -17,7 +17,7 @@ from pigeon.dialects.approval_questions import to_approval_question
 from pigeon.dialects.base import Dialect, OutputLine, to_older_event, with_member, without_id
 from pigeon.wire.answers import Accepted, BashResult, LocalOnly, Response, SlashCommand, State, success_response
 from pigeon.wire.base import ABSENT, Absent, Record
-from pigeon.wire.choices import DialectName
+from pigeon.wire.choices import DialectName, ToolOffer
 from pigeon.wire.codec import convert, decode, encode
 from pigeon.wire.commands import NAMES, Bash, Command, GetAvailableCommands
 from pigeon.wire.dialogs import SelectRequest
@@ -114,8 +114,9 @@ def tells_run_or_message_id(accepted: Accepted) -> bool:
 
 
 class WithCommandOrder(OhMyPi):
-    """What oh-my-pi and xcsh do with commands: one after another, `abort` for shell commands too."""
+    """What oh-my-pi and xcsh do with commands: one after another, `abort` for shell commands too; and their tools."""
 
+    default_offers: ClassVar[tuple[ToolOffer, ...]] = ("agents",)
     continues_after_failure: ClassVar[bool] = True
     runs_commands_in_order: ClassVar[bool] = True
     skips_blank_lines: ClassVar[bool] = True

@@ -150,6 +150,7 @@ class Agent(Conversation):
             **given,
             **{name: value for name, value in asked.items() if value},
             "is_watched": is_watched,
+            "offers": ("agents",),
             **as_options(choices),
         }
         self._env = env

@@ -22,7 +22,7 @@ from pigeon.system.project_files import ProjectFiles
 from pigeon.system.shell.shell import Workplace
 from pigeon.tools.base import TaskRunner, ToolParts
 from pigeon.tools.bash import BashTool
-from pigeon.tools.catalog import DEFAULT_TOOLS, built_in_tools, facts_of, list_plan_tool_names
+from pigeon.tools.catalog import DEFAULT_TOOLS, OFFERED_TOOLS, built_in_tools, facts_of, list_plan_tool_names
 from pigeon.tools.file_access import FileAccess
 from pigeon.tools.images.fitting import GuardedFitter
 from pigeon.tools.images.prompt_images import PromptImages
@@ -31,6 +31,7 @@ from pigeon.tools.searching.ripgrep import Ripgrep
 from pigeon.tools.todo import TodoTool
 from pigeon.tools.workplaces import Workplaces
 from pigeon.wire.base import Absent
+from pigeon.wire.choices import ToolOffer
 from pigeon.wire.events import Outbound
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class ToolOptions(Struct, frozen=True, kw_only=True):
     exclude_tools: tuple[str, ...] = ()
     no_tools: bool = False
     no_builtin_tools: bool = False
-    plans: bool = False
+    offers: tuple[ToolOffer, ...] = ()
 
 
 class AgentTools:
@@ -228,7 +229,8 @@ class ToolChoice:
         if declared is not None:
             kept = [name for name in declared.active if name in known]
             return [*kept, *(name for name in added if name not in declared.named)]
-        usual = (*DEFAULT_TOOLS, TodoTool.name) if self._options.plans else DEFAULT_TOOLS
+        usual = [*DEFAULT_TOOLS, *(name for offer in self._options.offers for name in OFFERED_TOOLS[offer])]
+        usual = [name for name in usual if name in known]
         return self._default.apply_changes([*self._default.select_named(usual, known), *added], known)
 
     def _is_excluded(self, name: str) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING
 
 from pigeon.agent.tool_facts import ToolFacts, make_default_facts
 from pigeon.tools.base import BaseTool, ToolParts
@@ -23,9 +22,7 @@ from pigeon.tools.server_tools import PREFIX, SEARCH, SEARCH_FACTS, server_tool_
 from pigeon.tools.task import TaskTool
 from pigeon.tools.todo import TodoTool
 from pigeon.tools.write import WriteTool
-
-if TYPE_CHECKING:
-    pass
+from pigeon.wire.choices import ToolOffer
 
 # In the order in which models see them.
 TOOLS: list[type[BaseTool]] = [
@@ -41,6 +38,11 @@ TOOLS: list[type[BaseTool]] = [
     JobsTool,
 ]
 DEFAULT_TOOLS = (ReadTool.name, BashTool.name, EditTool.name, WriteTool.name)
+# What a new session has besides, where a front end or host shows it.
+OFFERED_TOOLS: dict[ToolOffer, tuple[str, ...]] = {
+    "plans": (TodoTool.name,),
+    "agents": (TaskTool.name, JobsTool.name),
+}
 # Rules for these also apply to files that a command reads and writes by redirection; searching counts as reading.
 READ, WRITE = ReadTool.name, WriteTool.name
 # The tool for which a host's terminal is shown.

@@ -17,6 +17,9 @@ SandboxMode = Literal["off", "read-only", "workspace"]
 ApprovalMode = Literal["plan", "always-ask", "write", "yolo"]
 # The strictest first.
 APPROVAL_MODES: tuple[ApprovalMode, ...] = get_args(ApprovalMode)
+# What a front end or host shows, so that the model gets the tools for it (`OFFERED_TOOLS` in the catalogue of tools).
+ToolOffer = Literal["plans", "agents"]
+TOOL_OFFERS: tuple[ToolOffer, ...] = get_args(ToolOffer)
 Verdict = Literal["allow", "ask", "deny"]
 # The strictest first; each is also the name of a list of rules.
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)[::-1]

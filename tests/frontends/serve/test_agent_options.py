@@ -30,22 +30,26 @@ async def test_every_agent_has_the_options_and_paths_are_meant_from_the_folder_o
         server.stop()
 
 
-@pytest.mark.parametrize("plans", [True, False])
-async def test_the_model_can_plan_where_the_page_that_asked_for_the_conversation_shows_it(
-    tmp_path: Path, plans: bool
+PHASES = [{"name": "Work", "tasks": [{"content": "one"}]}]
+PLAN = {"name": "todo", "arguments": {"ops": [{"op": "replace", "phases": PHASES}]}}
+JOBS = {"name": "jobs", "arguments": {"action": "list"}}
+
+
+@pytest.mark.parametrize("offers", [[], ["plans"], ["agents"], ["plans", "agents"]])
+async def test_the_model_has_the_tools_for_what_the_page_that_asked_for_the_conversation_shows(
+    tmp_path: Path, offers: list[str]
 ) -> None:
-    phases = [{"name": "Work", "tasks": [{"content": "one"}]}]
-    plan = {"toolCalls": [{"name": "todo", "arguments": {"ops": [{"op": "replace", "phases": phases}]}}]}
     script = tmp_path / "script.json"
-    script.write_text(json.dumps({"replies": [plan], "default": "Done."}))
+    script.write_text(json.dumps({"replies": [{"toolCalls": [PLAN, JOBS]}], "default": "Done."}))
     server = ServedConversations(tmp_path)
     try:
-        body = {"cwd": str(tmp_path / "work"), "model": f"scripted/{script}", **({"plans": True} if plans else {})}
+        body = {"cwd": str(tmp_path / "work"), "model": f"scripted/{script}", **dict.fromkeys(offers, True)}
         url = f"{server.ws}/{server.call('POST', '/api/sessions', body)['id']}"
         async with pigeon.Client(url=url, token=server.token) as client:
             await client.run("plan it")
             messages = (await client.get_messages()).messages
-            assert [one.is_error for one in messages if isinstance(one, ToolResultMessage)] == [not plans]
+            failed = [one.is_error for one in messages if isinstance(one, ToolResultMessage)]
+            assert failed == ["plans" not in offers, "agents" not in offers]
     finally:
         server.stop()
 

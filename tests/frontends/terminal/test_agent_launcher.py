@@ -9,7 +9,7 @@ import pytest
 
 from pigeon.cli.args import parse_arguments
 from pigeon.frontends.terminal import agent_launcher
-from pigeon.frontends.terminal.agent_launcher import AgentLauncher
+from pigeon.frontends.terminal.agent_launcher import OFFERS, AgentLauncher
 from pigeon.wire.errors import UsageError
 
 
@@ -46,7 +46,7 @@ async def test_the_first_agent_is_used_once_and_a_later_one_chooses_no_conversat
     assert "--continue" in options_of(first)
     later = options_of(launcher.make_next_transport(going_on=True))
     assert "--continue" not in later
-    assert later[:4] == ["--mode", "rpc", "--attended", "--plans"]
+    assert later[:5] == ["--mode", "rpc", "--attended", "--plans", "--agents"]
     assert "demo/demo" in later
 
 
@@ -72,5 +72,5 @@ async def test_a_key_is_a_line_of_input_and_no_option(tmp_path: Path) -> None:
 async def test_a_server_is_asked_for_a_new_conversation_in_the_folder_of_the_chat(tmp_path: Path) -> None:
     launcher = launcher_of(tmp_path, "--connect", "ws://127.0.0.1:1", "--model", "demo/demo")
     options = options_of(launcher.make_next_transport(going_on=False))
-    assert options == ["attach", "ws://127.0.0.1:1", "--new", str(tmp_path), "--model", "demo/demo"]
+    assert options == ["attach", "ws://127.0.0.1:1", "--new", str(tmp_path), *OFFERS, "--model", "demo/demo"]
     assert not launcher.trust_project(str(tmp_path))

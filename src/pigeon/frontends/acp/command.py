@@ -133,7 +133,7 @@ class _Beginner:
             session=beginning.session,
             fork=beginning.fork,
             no_session=beginning.unsaved,
-            plans=True,
+            offers=("plans", "agents"),
             attended=True,
         )
         if beginning.unsaved:

@@ -272,6 +272,7 @@ def options_of(spec: TaskSpec, api_key: str | None) -> AgentOptions:
     """The options of a task's agent, without its folders."""
     given = {name: tuple(value) if isinstance(value, list) else value for name, value in spec.options.items()}
     chosen: dict[str, Any] = {"unattended": True, "finish_gate": bool(given.get("unattended")), "api_key": api_key}
+    chosen["offers"] = ("agents",)
     if spec.model is not None:
         chosen["model"] = spec.model
     return AgentOptions(**{**given, **chosen}).for_dialect(SPOKEN)

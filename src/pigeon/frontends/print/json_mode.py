@@ -11,6 +11,8 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 
+from msgspec import structs
+
 from pigeon.dialects.base import Dialect
 from pigeon.frontends.call import CommandLine
 from pigeon.frontends.printing import print_to_stderr
@@ -48,6 +50,7 @@ def run_json(line: CommandLine, environment: Environment) -> int:
         raise UsageError(f"{option} needs -p, while --mode json prints events. For one answer, leave out --mode json")
     dialect = choose_dialect(line, environment)
     line = with_key_from_file(line, environment)
+    line = structs.replace(line, agent=structs.replace(line.agent, offers=("agents",)))
     piped = read_piped_text()
     if not prompts_of(line, piped, environment, as_one=False).texts:
         if line.unknown:

@@ -99,7 +99,7 @@ def _run_one_answer(line: CommandLine, environment: Environment, nothing: str) -
         if line.unknown:
             refuse_unknown_options(line, environment)
         raise UsageError(nothing)
-    agent = structs.replace(line.agent, unattended=True, finish_gate=line.agent.unattended)
+    agent = structs.replace(line.agent, unattended=True, finish_gate=line.agent.unattended, offers=("agents",))
     line = structs.replace(line, agent=agent)
 
     async def run_prompt_of_line(started: StartedAgent) -> int:

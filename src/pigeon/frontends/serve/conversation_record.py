@@ -15,6 +15,7 @@ from pigeon.system.files import replace_file
 from pigeon.transport.event_log import lock_log, log_owner
 from pigeon.wire import codec
 from pigeon.wire.base import Json
+from pigeon.wire.choices import TOOL_OFFERS, ToolOffer
 from pigeon.wire.commands import NAMES
 from pigeon.wire.errors import BadRecord, StartupError
 
@@ -88,6 +89,11 @@ class ConversationFolders:
         return None
 
 
+def list_offers(asked: object) -> tuple[ToolOffer, ...]:
+    """The offers in a request for a conversation, which has a member for each."""
+    return tuple(offer for offer in TOOL_OFFERS if getattr(asked, offer))
+
+
 class ConversationRecord(Struct, kw_only=True):
     """What is kept of a conversation besides its session: its folder, how it began, and its remembered settings.
 
@@ -97,7 +103,7 @@ class ConversationRecord(Struct, kw_only=True):
     id: str
     cwd: str
     model: str | None = None
-    plans: bool = False
+    offers: tuple[ToolOffer, ...] = ()
     session_file: str | None = None
     trusted: str = ""
     remembered: dict[str, dict[str, Json]] = field(default_factory=dict)

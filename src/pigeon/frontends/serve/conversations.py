@@ -31,6 +31,7 @@ from pigeon.system.clock import now_ms
 from pigeon.system.ids import RANDOM_IDS
 from pigeon.wire.answers import SessionRow
 from pigeon.wire.base import value_or_default
+from pigeon.wire.choices import ToolOffer
 from pigeon.wire.commands import NAMES, READING_NAMES, SILENT_NAMES, Abort, AbortBash, AbortRetry
 from pigeon.wire.errors import PigeonError, Refusal
 
@@ -171,7 +172,7 @@ class Conversations:
         self.workers.hand_over_processes()
 
     def create_conversation(
-        self, cwd: str, model: str | None = None, id: str | None = None, plans: bool = False
+        self, cwd: str, model: str | None = None, id: str | None = None, offers: tuple[ToolOffer, ...] = ()
     ) -> ServedConversation:
         """Create a conversation in a folder; raises `FolderRefused`, `FolderMissing` or `TooMany`."""
         folder = self.paths.check_folder(cwd)
@@ -179,7 +180,7 @@ class Conversations:
             raise Stopping(STOPPING)
         if self._folders.count >= self._limits.kept:
             raise TooMany(f"{self._limits.kept} conversations exist, which is the limit (--max-kept). Delete one")
-        record = ConversationRecord(id=id or RANDOM_IDS.session_id(now_ms()), cwd=folder, model=model, plans=plans)
+        record = ConversationRecord(id=id or RANDOM_IDS.session_id(now_ms()), cwd=folder, model=model, offers=offers)
         made = self._build_conversation(record)
         record.save(self._folders.path_of(record.id))
         return made

@@ -186,8 +186,7 @@ class WorkerLauncher:
         if not os.path.isdir(record.cwd):
             raise StartupError(f"its folder is gone: {record.cwd}")
         options = self._agent_options(state)
-        if self._record.plans:
-            options = replace(options, plans=True)
+        options = replace(options, offers=tuple(dict.fromkeys((*options.offers, *record.offers))))
         if state is not None:
             # Earlier releases have it in the state itself.
             state = replace(state, run=read_last_run(self._folder) or state.run)

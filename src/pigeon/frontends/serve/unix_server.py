@@ -17,6 +17,7 @@ from contextlib import suppress
 from typing import Literal
 
 from pigeon.frontends.serve.client_session import ClientSession
+from pigeon.frontends.serve.conversation_record import list_offers
 from pigeon.frontends.serve.conversations import Conversations
 from pigeon.frontends.serve.wake_queue import TooMany
 from pigeon.transport.reader import CHUNK, DEFAULT_CAP, Frame, Framing
@@ -42,6 +43,8 @@ class AttachRequest(Record, kw_only=True):
     after: int | Absent = ABSENT
     cwd: str | Absent = ABSENT
     model: str | Absent = ABSENT
+    plans: bool = False
+    agents: bool = False
 
 
 class UnixServer:
@@ -116,7 +119,9 @@ class UnixServer:
         if not isinstance(request.session, Absent):
             conversation = self._conversations.find_conversation(request.session)
         elif not isinstance(request.cwd, Absent):
-            conversation = self._conversations.create_conversation(request.cwd, request.model or None)
+            conversation = self._conversations.create_conversation(
+                request.cwd, request.model or None, offers=list_offers(request)
+            )
         else:
             raise Refusal(NOTHING_ASKED)
         client = ClientSession(self._conversations, conversation, "admin", after)

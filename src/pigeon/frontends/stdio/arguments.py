@@ -22,6 +22,8 @@ ATTACH = CommandDeclaration(
     options=(
         ("--new", "DIR", "start a new conversation in this folder; URL is then the server's address"),
         ("--model", "PATTERN", "the model for the new conversation"),
+        ("--plans", "", "in the new conversation, the model can keep a plan (the tool todo)"),
+        ("--agents", "", "in the new conversation, the model can start agents (the tools task and jobs)"),
         ("--dialect", "NAME", to_alternatives(get_args(DialectName))),
         ("--token-file", "FILE", "the token (default: PIGEON_TOKEN, else that of your own server on this machine)"),
         ("--reconnect", "SECONDS", "how long to try to reconnect when the connection breaks (default: 300)"),

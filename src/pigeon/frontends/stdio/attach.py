@@ -29,6 +29,7 @@ from pigeon.system.environment import Environment
 from pigeon.transport import exit_codes, stdio
 from pigeon.transport.reader import DEFAULT_CAP, Framing, Reader
 from pigeon.transport.writer import Writer
+from pigeon.wire.choices import TOOL_OFFERS
 from pigeon.wire.errors import StartupError, UsageError, to_printable
 
 PATIENCE_SECONDS = 300.0
@@ -107,7 +108,10 @@ def _parse_place(call: CommandCall) -> ServedPlace:
         url = "unix:" + environment.absolute_path(url.removeprefix("unix:").removeprefix("//"))
     try:
         place = find_served_place(
-            url, None if folder is None else environment.absolute_path(folder), call.options.get("model")
+            url,
+            None if folder is None else environment.absolute_path(folder),
+            call.options.get("model"),
+            tuple(offer for offer in TOOL_OFFERS if call.has_option(offer)),
         )
     except ValueError as error:
         text = str(error).replace("cwd=", "--new DIR").replace("token=", "--token-file or PIGEON_TOKEN")

@@ -19,6 +19,8 @@ KEY_OPTIONS = ("--api-key", "--api-key-file")
 RESUME_OPTIONS = ("--resume", "-r")
 # Options that choose a conversation.
 SESSION_OPTIONS = (*RESUME_OPTIONS, "--fork", "--session", "--session-id", "--continue", "-c", "--name", "-n")
+# What the chat shows.
+OFFERS = ("--plans", "--agents")
 TRUST_OPTIONS = ("--approve", "-a", "--no-approve", "-na")
 
 
@@ -68,7 +70,7 @@ class AgentLauncher:
         chosen = (*(RESUME_OPTIONS if self.chooses_session else ()), *(TRUST_OPTIONS if self._trusts else ()))
         options = self._line.own_options((*KEY_OPTIONS, *chosen, *without))
         options += TRUST_OPTIONS[:1] if self._trusts else ()
-        command = make_python_command("pigeon.cli.main", "--mode", "rpc", "--attended", "--plans", *options)
+        command = make_python_command("pigeon.cli.main", "--mode", "rpc", "--attended", *OFFERS, *options)
         key = self._line.agent.api_key
         if key is None:
             return SubprocessTransport(command, ProgramChoices(on_stderr=self._on_stderr))
@@ -87,6 +89,6 @@ class AgentLauncher:
         except ValueError as error:
             raise UsageError(f"--connect: {error}") from None
         model = self._line.agent.model
-        options = ["--new", self._cwd, *([] if model is None else ["--model", model])] if new else []
+        options = ["--new", self._cwd, *OFFERS, *([] if model is None else ["--model", model])] if new else []
         command = make_python_command("pigeon.cli.main", "attach", url, *options)
         return SubprocessTransport(command, ProgramChoices(on_stderr=self._on_stderr))

@@ -263,7 +263,7 @@ class Client(Conversation):
         super().__init__(tools, on_permission, on_dialog)
         folder = None if cwd is None else os.fspath(cwd)
         resumed = None if session is None else os.fspath(session)
-        served = None if url is None else find_served_place(url, folder, model)
+        served = None if url is None else find_served_place(url, folder, model, ("agents",))
         self._address = None if served is None else served.address
         if served is not None:
             folder = None

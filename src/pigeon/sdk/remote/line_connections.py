@@ -19,6 +19,8 @@ from pigeon.system.extras import make_install_command
 from pigeon.transport.reader import CHUNK, Framing
 from pigeon.transport.unix_socket import user_of
 from pigeon.wire import codec
+from pigeon.wire.base import Json
+from pigeon.wire.choices import ToolOffer
 from pigeon.wire.errors import BadRecord, StartupError
 
 if TYPE_CHECKING:
@@ -44,10 +46,16 @@ class NotReached(StartupError):
 
 
 class NewConversation(Struct, frozen=True):
-    """A conversation to begin: its folder on the server, and its model."""
+    """A conversation to begin: its folder on the server, its model, and what its client shows."""
 
     cwd: str
     model: str | None = None
+    offers: tuple[ToolOffer, ...] = ()
+
+    def to_request(self) -> dict[str, Json]:
+        """The members of the request for it."""
+        model: dict[str, Json] = {} if self.model is None else {"model": self.model}
+        return {"cwd": self.cwd, **model, **dict.fromkeys(self.offers, True)}
 
 
 class LineConnection(Protocol):
@@ -168,7 +176,7 @@ def _create_conversation(address: ServedAddress, token: str | None, new: NewConv
     kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
     connection = kind(parts.hostname or "", parts.port, timeout=OPEN_SECONDS)
     headers = {"Content-Type": "application/json"} | ({} if token is None else {"Authorization": f"Bearer {token}"})
-    body = {"cwd": new.cwd} | ({} if new.model is None else {"model": new.model})
+    body = new.to_request()
     try:
         connection.request("POST", f"{parts.path}/api/sessions", codec.encode(body), headers)
         response = connection.getresponse()
@@ -256,7 +264,7 @@ async def _open_socket(address: ServedAddress, after: int | None, new: NewConver
             wanted: dict[str, Any] = {"session": address.session} | ({} if after is None else {"after": after})
         else:
             assert new is not None
-            wanted = {"cwd": new.cwd} | ({} if new.model is None else {"model": new.model})
+            wanted = new.to_request()
         await connection.attach({"type": "attach", **wanted})
     except NotReached as error:
         await connection.close()

@@ -20,6 +20,7 @@ from pigeon.sdk.remote.addresses import ServedAddress, parse_address
 from pigeon.sdk.remote.line_connections import LineConnection, NewConversation, NotReached, open_connection
 from pigeon.sdk.remote.received_lines import ReceivedLines
 from pigeon.sdk.remote.sent_lines import SentLines
+from pigeon.wire.choices import ToolOffer
 
 PATIENCE_SECONDS = 60.0
 FIRST_PAUSE = 0.05
@@ -131,7 +132,9 @@ class ServedPlace(Struct, frozen=True):
     new: NewConversation | None
 
 
-def find_served_place(url: str, cwd: str | None, model: str | None) -> ServedPlace | None:
+def find_served_place(
+    url: str, cwd: str | None, model: str | None, offers: tuple[ToolOffer, ...] = ()
+) -> ServedPlace | None:
     """The place of an address, or None for an agent's own socket; raises `ValueError`."""
     if not isinstance(url, str):
         raise TypeError(f"url= is an address, not {type(url).__name__}; the program to start is command=")
@@ -146,4 +149,4 @@ def find_served_place(url: str, cwd: str | None, model: str | None) -> ServedPla
         raise ValueError("url must end with the id of a session; for a new one, give its folder as cwd=")
     if not os.path.isabs(cwd):
         raise ValueError("cwd= must be the whole path of a folder on the server")
-    return ServedPlace(address, NewConversation(cwd, model))
+    return ServedPlace(address, NewConversation(cwd, model, offers))

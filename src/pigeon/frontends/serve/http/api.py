@@ -71,12 +71,13 @@ class SessionDetails(ServedNow, kw_only=True):
 
 
 class SessionRequest(Record, kw_only=True, forbid_unknown_fields=True):
-    """A request for a conversation: a new one in a folder, or the one with this id; `plans` says that it will be shown
-    with its plan, so that the model can keep one."""
+    """A request for a conversation: a new one in a folder, or the one with this id. `plans` and `agents` say that these
+    will be shown, so that the model has the tools for them."""
 
     cwd: Text | None = None
     model: Text | None = None
     plans: bool = False
+    agents: bool = False
     session_id: SessionId | None = None
 
 

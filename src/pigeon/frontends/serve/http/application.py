@@ -18,6 +18,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from pigeon.frontends.serve.client_rights import FolderMissing, FolderRefused, has_needed_scope
 from pigeon.frontends.serve.client_session import ClientSession
 from pigeon.frontends.serve.conversation import ServedConversation
+from pigeon.frontends.serve.conversation_record import list_offers
 from pigeon.frontends.serve.conversations import Conversations, UnknownConversation
 from pigeon.frontends.serve.counts import CONTENT_TYPE, Gauge, ServeCounts, prometheus_text_of
 from pigeon.frontends.serve.http import api
@@ -233,7 +234,7 @@ class ServeApplication:
                     raise
         if body.cwd is None:
             raise BadRecord('"cwd" must be a folder, or "sessionId" the id of a session')
-        return self._conversations.create_conversation(body.cwd, body.model, body.session_id, body.plans), True
+        return self._conversations.create_conversation(body.cwd, body.model, body.session_id, list_offers(body)), True
 
     async def _show_session(self, request: Request, asked: dict[str, str | int]) -> Response:
         return _make_json_response(

@@ -140,7 +140,7 @@ export class Sessions {
   // From the window in which a folder is chosen, or without one.
   async _start(cwd, opened = null, problem = null) {
     try {
-      const made = await request("/api/sessions", { method: "POST", body: { cwd, plans: true } });
+      const made = await request("/api/sessions", { method: "POST", body: { cwd, plans: true, agents: true } });
       opened?.close();
       this.about = { cwd };
       await this.open(made.id);
