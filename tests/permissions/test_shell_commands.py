@@ -59,6 +59,8 @@ def verdict_of(setting: Json, command: str, paths: PathResolver = PATHS) -> str:
         "alias ls=rm", "time -- rm x", "X=$'rm\\tx'; $X", "printf '%s\\n' 'rm x' | bash", "A=rm bash -c '$A x'",
         "hash -p /bin/rm ls; ls x", "awk 'BEGIN{system(\"rm x\")}'", "sh -c 'exec \"$@\"' _ rm x", "[[ x\nrm x",
         "echo 'x\nrm x", "true |& rm x", "true & rm x", "\nrm x", "\trm\tx", "((x)); rm x",
+        "eval -- 'a=r; a+=m; $a x'", "ssh -p 3 h 'a=r; a+=m; $a x'", "command export a=r; a+=m; $a x",
+        "a=1 declare b=r; b+=m; $b x",
     ],
 )  # fmt: skip
 def test_a_denied_command_is_found_however_it_is_written(command: str) -> None:

@@ -100,10 +100,15 @@ def _runs_its_stdin(words: list[ShellWord]) -> bool:
 
 
 def _texts_handed_over(words: list[ShellWord]) -> Iterator[str]:
+    joined = False
     for index, word in enumerate(words):
-        if os.path.basename(word.value) in JOINING:
-            yield " ".join(later.value for later in words[index + 1 :])
-            return
+        if not joined and os.path.basename(word.value) in JOINING:
+            joined = True
+            rest = [later.value for later in words[index + 1 :]]
+            yield " ".join(rest)
+            first = next((at for at, value in enumerate(rest) if not value.startswith("-")), 0)
+            if first:  # `eval --`
+                yield " ".join(rest[first:])
         option = _OPTION.match(word.value)
         if (index or word.expands) and _SCRIPT.search(word.value):
             yield word.value

@@ -138,12 +138,15 @@ class ScriptReader(WordReader):
     def _note_variables(self, words: list[ShellWord]) -> None:
         if len(words) > 3 and words[0].raw in ("for", "select"):
             self._script.set_variable(words[1].value, words[3].value)
+        declares = False
         for word in words:
             assigned = ASSIGNMENT.match(word.value)
             if assigned is not None:
                 before = self._script.variables.get(assigned[1], "") if assigned[0].endswith("+=") else ""
                 self._script.set_variable(assigned[1], before + word.value[assigned.end() :])
-            elif words[0].value not in DECLARING:
+            elif word.value in DECLARING:
+                declares = True
+            elif not declares and word.value not in ("builtin", "command"):
                 return
 
     def _open_bracket(self) -> None:
