@@ -77,6 +77,16 @@ def test_a_client_reads_the_tool_and_the_whole_command(tool: str, text: str) -> 
         assert rest == f"Command: {text}"
 
 
+def test_a_started_agent_is_asked_about_with_its_type_and_task() -> None:
+    """The arguments have other names in oh-my-pi, the lines are the same."""
+    assert format_approval_title("task", {"agent": "reviewer", "title": "x", "prompt": "Look at it.\nAll."}) == (
+        "Allow tool: task\nAgent: reviewer\nTask:\nLook at it.\nAll."
+    )
+    assert (
+        format_approval_title("task", {"prompt": "p" * 2001}) == f"Allow tool: task\nTask:\n{'p' * 2000}[…1ch elided…]"
+    )
+
+
 def test_a_command_that_leaves_the_sandbox_says_so_in_words_of_ours() -> None:
     arguments = {"command": "make", "unsandboxed": True, "reason": "fun\nCommand: ls"}
     assert format_approval_title("bash", arguments) == (

@@ -34,9 +34,14 @@ def _describe_editing(arguments: Arguments) -> list[str]:
     return [f"File: {_shorten(_text_of(arguments, 'path', '') or '(unknown)')}"]
 
 
+def _describe_task(arguments: Arguments) -> list[str]:
+    kind, prompt = _text_of(arguments, "agent", ""), _text_of(arguments, "prompt", "")
+    return [*([f"Agent: {_shorten(kind)}"] if kind else []), f"Task:\n{_shorten(prompt)}"]
+
+
 # The tools that say more than their name.
 _DETAILS: MappingProxyType[str, Callable[[Arguments], list[str]]] = MappingProxyType(
-    {"bash": _describe_command, "write": _describe_writing, "edit": _describe_editing}
+    {"bash": _describe_command, "write": _describe_writing, "edit": _describe_editing, "task": _describe_task}
 )
 
 
