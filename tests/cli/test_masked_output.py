@@ -29,6 +29,8 @@ COMMANDS = (
     ("mcp", "list", "--json"),
     ("mcp", "test", "server-0"),
     ("mcp", "test", "option-0"),
+    ("mcp", "test", "short"),
+    ("mcp", "test", "whole"),
     ("mcp", "test", "nothing"),
     ("mcp", "add", "again", "https://user:pw-new!@h/"),
     ("mcp", "remove", "server-1"),
@@ -70,6 +72,10 @@ class Configuration:
             )
         ):
             self.servers[f"option-{number}"] = {"command": "/nowhere", "args": to_args(self.make_secret(SECRETS[1]))}
+        # By their names, even short values are known.
+        short = ["--pass", self.make_secret(SECRETS[0]), f"--password={self.make_secret(SECRETS[0])}"]
+        self.servers["short"] = {"command": "/nowhere", "args": short}
+        self.servers["whole"] = {"command": f"/nowhere --api-key {self.make_secret(SECRETS[1])}"}
         self.servers["header"] = {"url": ADDRESSES[0], "headers": {"X-Key": self.make_secret(SECRETS[1])}}
         self.servers["wrong"] = {"url": f"htp://user:{self.make_secret(SECRETS[0])}@h"}
         self.settings = {

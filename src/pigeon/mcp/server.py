@@ -490,6 +490,10 @@ async def _end_program(process: Process) -> None:
 def _start_failure_text(config: ServerConfig, error: OSError) -> str:
     if config.cwd is not None and not os.path.isdir(config.cwd):
         return f"{config.name}: its folder {config.cwd} does not exist"
+    program, blank, _ = config.command.partition(" ")
+    if isinstance(error, FileNotFoundError) and blank:
+        # What follows the name may be a key.
+        return f'{config.name}: no program is called "{program} …". Put what follows {program!r} into "args"'
     if isinstance(error, FileNotFoundError):
         return f"{config.name}: the program {config.command!r} was not found. Install it, or name it with its full path"
     return f"{config.name}: the program {config.command!r} cannot be started: {error.strerror or error}"

@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 
-from pigeon.secrets.redactor import MASK
+from pigeon.secrets.redactor import MASK, SECRET_WORD
 from pigeon.secrets.shapes import mask_secret_shapes
 
 _ADDRESS = r"([A-Za-z][A-Za-z0-9+.-]*://)([^\s\"'<>`\\]+)"
@@ -25,6 +26,8 @@ _HARMLESS = frozenset((
     "readonly", "region", "transport", "v", "version",
 ))
 # fmt: on
+_ARGUMENT_NAME = rf"(?i)(?:{SECRET_WORD.removeprefix('(?i)')})(?!.*\b(?:file|path|dir)\Z)|\b(?:pass|pw|pat|jwt)\b"
+_NAMED_WORD = r"(?s)(-{0,2}[A-Za-z][\w.-]*)(?:(=|:[ \t]*)(.*))?"
 _PLACEHOLDER = r"\*+|<.*>?|\$.*|\{.*|%24.*|xxx*|\.\.\.|…"
 _LONG_USER = 16
 _RANDOM_PART = r"(?=[^/]*[0-9])(?=[^/]*[A-Za-z])[^/]*[A-Za-z0-9]{16}[^/]*"
@@ -43,6 +46,20 @@ def mask_configuration(text: str) -> str:
     data = text.encode("utf-8", "surrogatepass")
     masked = mask_secret_shapes(data)
     return text if masked == data else masked.decode("utf-8", "surrogatepass")
+
+
+def mask_arguments(words: Sequence[str]) -> Iterator[str]:
+    """The words of a command, with the values of options, variables and headers masked that are named like keys."""
+    follows_name = False
+    for word in words:
+        found = re.fullmatch(_NAMED_WORD, word)
+        name, sign, value = found.groups() if found is not None else ("", None, "")
+        is_named = re.search(_ARGUMENT_NAME, name.replace("_", "-")) is not None
+        if follows_name and not word.startswith("-"):
+            yield _mask_value(word)
+        else:
+            yield f"{name}{sign}{_mask_value(value)}" if sign and is_named else word
+        follows_name = is_named and word.startswith("-") and not sign
 
 
 def _mask_rest(rest: str, all_parameters: bool) -> str:

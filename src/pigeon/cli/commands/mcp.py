@@ -20,6 +20,8 @@ from pigeon.mcp.server_config import ServerConfig, parse_server
 from pigeon.mcp.server_files import merge_servers, project_files, read_servers, user_file
 from pigeon.providers.demo.api import DEMO
 from pigeon.sdk.host_calls import Question
+from pigeon.secrets.addresses import mask_arguments
+from pigeon.secrets.redactor import MASK
 from pigeon.system.environment import Environment
 from pigeon.transport import exit_codes
 from pigeon.trust.trust_file import saved_decision
@@ -159,10 +161,17 @@ def _print_servers(call: CommandCall) -> int:
 
 
 def _server_row(server: ServerConfig, mask: Callable[[str], str]) -> tuple[str, str, str, str]:
-    what = mask(server.problem or server.url or shlex.join([server.command, *server.args]))
+    what = mask(server.problem or server.url or _describe_command(server))
     what = what if len(what) <= 60 else f"{what[:57]}..."
     kind = "wrong" if server.problem else "disabled" if not server.enabled else server.transport or ""
     return server.name, kind, what, server.source
+
+
+def _describe_command(server: ServerConfig) -> str:
+    """The command of a server without keys; somebody may have written all of it as the program."""
+    program = " ".join(mask_arguments(server.command.split(" ")))
+    words = (program, *mask_arguments(server.args))
+    return " ".join(word if MASK in word and " " not in word else shlex.quote(word) for word in words)
 
 
 def _test_server(call: CommandCall) -> int:
@@ -212,7 +221,7 @@ def _print_server_state(config: ServerConfig, state: McpServerState) -> None:
         print_line("You have to sign in. Run this in a terminal and open the address it shows.")
         return
     place = f" in {config.file}" if config.file else ""
-    command = shlex.join([config.command, *config.args]) if config.command else config.url
+    command = _describe_command(config) if config.command else config.url
     advice = "service" if step == "initialize" and not config.command else step
     print_line(ADVICE.get(advice, "").format(file=place, command=command))
 
