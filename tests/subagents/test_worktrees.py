@@ -156,6 +156,9 @@ async def test_nothing_in_the_repository_is_run(tree: AgentTree, tmp_path: Path)
     ):
         git(tree.work, "config", key, f"echo {key} >> {trace}")
     git(tree.work, "config", "core.sshCommand", f"echo ssh >> {trace}")
+    with (tree.work / ".git" / "config").open("a") as configuration:  # git runs these since 2.54
+        for event in ("post-checkout", "reference-transaction", "post-index-change"):
+            configuration.write(f'[hook "a={event} b.c"]\n\tevent = {event}\n\tcommand = "echo hook >> {trace}"\n')
     (tree.work / ".git" / "info" / "attributes").write_text("* filter=x merge=x diff=x\n")
     work_apart(tree, call("write", path="sub/b.txt", content="changed\n"))
     async with tree.start() as agent:

@@ -13,6 +13,7 @@ from pathlib import Path
 # Keys of git's configuration whose value is a program, or names one; `*` stands for a name that attributes, remotes or
 # addresses pick.
 PROGRAM_KEYS = (
+    *("alias.*.command", "gc.recentObjectsHook"),
     *("core.alternateRefsCommand", "core.askPass", "core.editor", "core.fsmonitor", "core.gitProxy", "core.pager"),
     *("core.sshCommand", "credential.helper", "credential.*.helper", "diff.external", "diff.*.command"),
     *("diff.*.textconv", "diff.tool", "diff.guitool", "difftool.*.cmd", "difftool.*.path", "filter.*.clean"),

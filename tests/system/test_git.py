@@ -30,7 +30,7 @@ def test_the_canaries_are_in_all_places_that_this_git_knows() -> None:
     listed = subprocess.run(["git", "help", "--config"], check=True, capture_output=True, text=True).stdout.split()
     known = {re.sub(r"\*", "<>", key).lower() for key in PROGRAM_KEYS}
     programs = {key for key in listed if PROGRAMS.search(key) and not key.startswith("advice.")}
-    assert {key for key in programs - NO_PROGRAMS if re.sub(r"<[^>]*>", "<>", key).lower() not in known} == set()
+    assert {key for key in programs - NO_PROGRAMS if re.sub(r"<[^>]*>|\*", "<>", key).lower() not in known} == set()
 
 
 @pytest.fixture
@@ -122,6 +122,23 @@ async def test_a_local_repository_that_an_agent_wrote_is_copied_and_runs_nothing
             await workspaces.resolve_local_commit(str(folder), str(folder), "0123456789" * 4)
     found = await workspaces.create_workspace(Workspace(git=str(tmp_path / "repo")), str(tmp_path / "w"), "/nowhere")
     assert (found, (tmp_path / "w" / "a.txt").read_text()) == (commit, "one\n")
+    assert not (tmp_path / "log").exists(), (tmp_path / "log").read_text()
+
+
+async def test_hooks_that_the_configuration_names_are_turned_off(
+    tmp_path: Path, processes: ProcessOwner, users: dict[str, str]
+) -> None:
+    """Git runs them since 2.54; whether they are turned off can be asked of any."""
+    make_repository(tmp_path / "repo", {"a.txt": "one\n"})
+    make_hostile(tmp_path / "repo", tmp_path / "log")
+    odd = "with=sign and.dot"
+    with (tmp_path / "repo" / ".git" / "included").open("a") as included:
+        included.write(f'[hook "{odd}"]\n\tevent = post-checkout\n\tcommand = true\n\tenabled = true\n')
+    reader = Git(processes, users)
+    for name in ("evil", odd):
+        asked = ("config", "--get", "--bool", f"hook.{name}.enabled")
+        assert await reader.change_repository(str(tmp_path / "repo"), *asked) == "false"
+        assert await reader.copy_from_repository(f"--git-dir={tmp_path}/repo/.git", *asked) == "false"
     assert not (tmp_path / "log").exists(), (tmp_path / "log").read_text()
 
 

@@ -122,8 +122,8 @@ class Worktrees:
     ) -> AgentWorktree:
         git, common = self._git, repository.common
         if commit == note.base:
-            await git.read_repository("/", f"--git-dir={common}", "branch", "--no-track", note.branch, commit)
-        await git.read_repository(
+            await git.change_repository("/", f"--git-dir={common}", "branch", "--no-track", note.branch, commit)
+        await git.change_repository(
             "/", f"--git-dir={common}", "worktree", "add", "--quiet", "--force", "--no-checkout", folder, note.branch
         )
         own = await git.create_own(f"{folder}.git", folder, commit, repository.objects)
@@ -131,7 +131,7 @@ class Worktrees:
         # The index that commands in the copy see; filling it runs nothing.
         linked = os.path.join(common, "worktrees", os.path.basename(folder))
         with suppress(GitError):
-            await git.read_repository("/", f"--git-dir={linked}", "read-tree", commit)
+            await git.change_repository("/", f"--git-dir={linked}", "read-tree", commit)
         os.makedirs(os.path.join(folder, repository.prefix), exist_ok=True)
         return AgentWorktree(git, repository, folder, note, own, lock)
 
@@ -274,9 +274,9 @@ async def remove_copy(git: Git, folder: str, note: Note) -> None:
     """Remove the copy and all that belongs to it; its branch stays if it has commits of its own."""
     await asyncio.to_thread(_remove_folders, folder, f"{folder}.git")
     with suppress(GitError):
-        await git.read_repository("/", f"--git-dir={note.repository}", "worktree", "prune")
+        await git.change_repository("/", f"--git-dir={note.repository}", "worktree", "prune")
     if await find_commit(git, note.repository, f"refs/heads/{note.branch}") == note.base:
-        await git.read_repository(
+        await git.change_repository(
             "/", f"--git-dir={note.repository}", "update-ref", "-d", f"refs/heads/{note.branch}", note.base
         )
     with suppress(OSError):
@@ -304,9 +304,9 @@ async def merge_commit(git: Git, repository: Repository, place: str, theirs: str
     # First the index, which another program may have locked: then nothing has changed.
     await _write_index(git, own, repository, ours, tree)
     await _write_files(own, repository.top, ours, tree)
-    await git.read_repository(repository.top, "update-ref", "-m", f"merge {branch}", "HEAD", commit, ours)
+    await git.change_repository(repository.top, "update-ref", "-m", f"merge {branch}", "HEAD", commit, ours)
     with suppress(GitError):
-        await git.read_repository(repository.top, "update-ref", "-d", "refs/pigeon/merged")
+        await git.change_repository(repository.top, "update-ref", "-d", "refs/pigeon/merged")
     return AgentMerged(merged=True, files=changed)
 
 

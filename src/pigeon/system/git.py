@@ -6,8 +6,8 @@ because attributes pick them by names of their own. So what is done decides what
 
 * Files that an agent has written are compared in an `OwnRepository`: a git directory of Pigeon's own, for which the
   folder is only a work tree. Git does not look at the `.git` of the folder, nor into nested repositories.
-* A repository on this machine is only asked for its commits (`Git.read_repository`): that runs no program of its
-  configuration, and nothing is fetched for it.
+* A repository on this machine is only asked for its commits (`Git.read_repository`), and given branches, worktrees and
+  index entries (`Git.change_repository`): that runs no program of its configuration, and nothing is fetched for it.
 * Servers, and clones of Pigeon's own, are used with the configuration of the user (`Git.run`).
 
 In none of them does git see keys of model providers, run hooks, ask for passwords or leave processes behind.
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping, Sequence
+from itertools import takewhile
 
 from pigeon.system.process.run_program import ProgramResult, run_program
 from pigeon.system.process.start import ProcessOwner
@@ -39,9 +40,12 @@ _ALWAYS = {"GIT_TERMINAL_PROMPT": "0", "GCM_INTERACTIVE": "never", "GIT_OPTIONAL
 # What git fetches on its own where objects are missing, from where the repository says.
 _FETCHING_NOTHING = {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none"}
 _OWN_CONFIGURATION = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, "GIT_ATTR_NOSYSTEM": "1"}
+# Events for which git runs hooks when it does what is done here; since 2.54, hooks can be in the configuration, too.
+_HOOK_EVENTS = ("post-checkout", "post-index-change", "post-merge", "pre-auto-gc", "reference-transaction")
 _OPTIONS = (
     "--no-pager",
     *("-c", f"core.hooksPath={os.devnull}"),
+    *(word for event in _HOOK_EVENTS for word in ("-c", f"hook.{event}.enabled=false")),
     *("-c", "core.fsmonitor=false"),
     *("-c", "gc.auto=0"),
     *("-c", "maintenance.auto=false"),
@@ -81,11 +85,32 @@ class Git:
         """The output of a command that looks up commits or objects in a repository on this machine."""
         return _to_text(await self._run(arguments, folder, self._plain.with_added(_FETCHING_NOTHING)))
 
+    async def change_repository(self, folder: str, *arguments: str) -> str:
+        """The output of a command that changes refs, worktrees or an index of a repository on this machine."""
+        environment = await self._turn_hooks_off(folder, arguments, self._plain.with_added(_FETCHING_NOTHING))
+        return _to_text(await self._run(arguments, folder, environment))
+
+    async def _turn_hooks_off(
+        self, folder: str, arguments: Sequence[str], environment: ProgramEnvironment
+    ) -> ProgramEnvironment:
+        """The environment, with the hooks turned off that the configuration names; git 2.54 knows no other way."""
+        options = tuple(takewhile(lambda word: word.startswith("-"), arguments))
+        listing = (*options, "config", "--null", "--name-only", "--get-regexp", r"^hook\.")
+        try:
+            listed = await self._run(listing, folder, environment)
+        except GitError:
+            return environment  # there are none
+        keys = {key.rpartition(b".")[0] for key in listed.split(b"\0") if key.count(b".") > 1}
+        added = {"GIT_CONFIG_COUNT": str(len(keys))}
+        for number, key in enumerate(sorted(keys)):
+            added[f"GIT_CONFIG_KEY_{number}"] = f"{key.decode('utf-8', 'surrogateescape')}.enabled"
+            added[f"GIT_CONFIG_VALUE_{number}"] = "false"
+        return environment.with_added(added)
+
     async def copy_from_repository(self, *arguments: str) -> str:
         """The output of a command that copies from a repository on this machine: a clone, or refs."""
-        return _to_text(
-            await self._run(arguments, "/", self._plain.with_added({**_FETCHING_NOTHING, "GIT_ALLOW_PROTOCOL": "file"}))
-        )
+        environment = self._plain.with_added({**_FETCHING_NOTHING, "GIT_ALLOW_PROTOCOL": "file"})
+        return _to_text(await self._run(arguments, "/", await self._turn_hooks_off("/", arguments, environment)))
 
     async def create_own(self, folder: str, work_tree: str, commit: str, objects: str) -> OwnRepository:
         """A git directory of Pigeon's own in the empty `folder`, whose index is that of `commit`.
