@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from fakes.model_server import Cut, Gate, ModelServer, Text
+from fakes.model_server import Call, Cut, Gate, ModelServer, Text
 from support.agent_folders import AgentFolders, extension, model
 from support.agent_process import RpcProcess, Start
 from support.contract import proves
@@ -23,12 +23,18 @@ from support.processes import eventually
 from support.records import finished_messages, text_of
 
 Record = dict[str, Any]
-SETTINGS = {"retry": {"baseDelayMs": 1, "maxRetries": 2}, "compaction": {"keepRecentTokens": 50, "reserveTokens": 1000}}
+SETTINGS = {
+    "retry": {"baseDelayMs": 1, "maxRetries": 2},
+    "compaction": {"keepRecentTokens": 50, "reserveTokens": 1000},
+    "jobs": {"startRun": True},
+}
 SMALL = [model("fake-1", contextWindow=10_000, maxTokens=1000), model("fake-2")]
 FULL = {"input_tokens": 9_500}
 LONG = "lorem ipsum dolor sit amet " * 40
 TOO_LONG = "prompt is too long: 213462 tokens > 200000 maximum"
 EXTENSION = """
+import pathlib
+
 wanted = set()
 
 @ext.command("want")
@@ -43,6 +49,9 @@ async def go_on(event, ctx):
 
 @ext.on(AgentSettled)
 async def begin(event, ctx):
+    if "job to end" in wanted:
+        wanted.discard("job to end")
+        pathlib.Path(ctx.cwd, "go").touch()
     if "own run" in wanted:
         wanted.discard("own run")
         ctx.session.send("begin by itself", trigger_turn=True)
@@ -226,6 +235,17 @@ def own_run(client: Client, server: ModelServer) -> Gate:
     return gate
 
 
+def job(client: Client, server: ModelServer) -> Gate:
+    """A command in the background whose end starts a run, after the end of the one that began it."""
+    gate = Gate()
+    client.send_command("prompt", message="/want job to end")
+    waiting = {"command": "until rm go 2>/dev/null; do sleep 0.01; done", "background": True}
+    server.answers(Call("bash", waiting))
+    server.answers("ok")
+    server.answers("the job has ended", gate)
+    return gate
+
+
 def stream_rule(client: Client, server: ModelServer) -> Gate:
     gate = Gate()
     server.answers(Text("this is forbidden and so on", piece=3))
@@ -235,7 +255,7 @@ def stream_rule(client: Client, server: ModelServer) -> Gate:
 
 FOLLOWING: tuple[Prepare, ...] = (
     nothing, compaction, overflow, request_after_overflow, retry, second_retry, last_retry, queued_message,
-    continuation, own_run, stream_rule,
+    continuation, own_run, job, stream_rule,
 )  # fmt: skip
 
 
@@ -333,7 +353,7 @@ def test_after_the_end_that_a_client_sees_every_command_works(
 ) -> None:
     (folders.agent / "rules").mkdir()
     (folders.agent / "rules" / "words.md").write_text(RULE, "utf-8")
-    agent = start(*extension(folders, EXTENSION), dialect=dialect, settings=SETTINGS, models=SMALL)
+    agent = start(*extension(folders, EXTENSION), "--tools", "+jobs", dialect=dialect, settings=SETTINGS, models=SMALL)
     client = Client(loop, agent)
     # Without answers, nobody can tell when an abort has ended.
     commands = COMMANDS if loop.every_command else FEW if client.is_answered else ("nothing else",)

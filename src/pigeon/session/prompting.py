@@ -4,7 +4,7 @@ the next prompt, or is refused."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Coroutine, Generator, Iterator
+from collections.abc import Awaitable, Coroutine, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from types import coroutine
@@ -161,20 +161,20 @@ class Prompting:
         elif self._activity.is_running:
             self._queue.add(message, "followUp" if deliver_as == "followUp" else "steering")
         else:
-            self._start_own_run(message)
+            self._start_own_run([message], self._reserve_run())
 
     def deliver_user_message(self, message: UserMessage, deliver_as: Literal["steer", "followUp"] | None) -> None:
         """Send an extension's prompt in the user's name; during a run it raises unless it states how to queue."""
         if not self._activity.is_running:
-            self._start_own_run(message)
+            self._start_own_run([message], self._reserve_run())
         elif deliver_as is None:
             raise SessionBusy
         else:
             self._queue.add(message, "followUp" if deliver_as == "followUp" else "steering")
 
-    def _start_own_run(self, message: Spoken) -> None:
+    def _start_own_run(self, opening: Sequence[Spoken], scope: Scope) -> None:
         """Start a run that no host has asked for, so that hosts take the session for idle."""
-        self._engine.start_run([message], self._reserve_run())
+        self._engine.start_run(opening, scope)
         self._activity.allow_next_run()
 
     def list_commands(self) -> list[SlashCommand]:
@@ -308,7 +308,7 @@ class Prompting:
             return
         with suppress(Refusal):
             scope = self._reserve_run()
-            self._engine.start_run(self._make_job_notices(), scope)
+            self._start_own_run(self._make_job_notices(), scope)
 
     @contextmanager
     def _releasing_on_failure(self) -> Iterator[None]:

@@ -168,7 +168,7 @@ def _server_row(server: ServerConfig, mask: Callable[[str], str]) -> tuple[str, 
 
 
 def _describe_command(server: ServerConfig) -> str:
-    """The command of a server without keys; somebody may have written all of it as the program."""
+    """The command of a server without keys; the program may have been written with its arguments."""
     program = " ".join(mask_arguments(server.command.split(" ")))
     words = (program, *mask_arguments(server.args))
     return " ".join(word if MASK in word and " " not in word else shlex.quote(word) for word in words)
