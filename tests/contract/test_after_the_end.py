@@ -33,13 +33,17 @@ FULL = {"input_tokens": 9_500}
 LONG = "lorem ipsum dolor sit amet " * 40
 TOO_LONG = "prompt is too long: 213462 tokens > 200000 maximum"
 EXTENSION = """
-import pathlib
+import os
 
 wanted = set()
+held = []
 
 @ext.command("want")
 async def want(args, ctx):
     wanted.add(args)
+    if args == "job to end" and not held:
+        os.mkfifo(os.path.join(ctx.cwd, "go"))
+        held.append(os.open(os.path.join(ctx.cwd, "go"), os.O_RDWR | os.O_NONBLOCK))
 
 @ext.on(AgentBeforeSettle)
 async def go_on(event, ctx):
@@ -51,7 +55,7 @@ async def go_on(event, ctx):
 async def begin(event, ctx):
     if "job to end" in wanted:
         wanted.discard("job to end")
-        pathlib.Path(ctx.cwd, "go").touch()
+        os.write(held[0], b"go\\n")
     if "own run" in wanted:
         wanted.discard("own run")
         ctx.session.send("begin by itself", trigger_turn=True)
@@ -239,8 +243,7 @@ def job(client: Client, server: ModelServer) -> Gate:
     """A command in the background whose end starts a run, after the end of the one that began it."""
     gate = Gate()
     client.send_command("prompt", message="/want job to end")
-    waiting = {"command": "until rm go 2>/dev/null; do sleep 0.01; done", "background": True}
-    server.answers(Call("bash", waiting))
+    server.answers(Call("bash", {"command": "read -r _ <go", "background": True}))
     server.answers("ok")
     server.answers("the job has ended", gate)
     return gate

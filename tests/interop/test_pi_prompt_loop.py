@@ -22,7 +22,8 @@ from support.pigeon_serve import ServedConversations
 pytestmark = only_on_request
 DRIVER = Path(__file__).parent / "clients" / "prompt_loop.mjs"
 CLIENT = ("@mariozechner/pi-coding-agent", "0.73.1")
-SETTINGS = {"compaction": {"keepRecentTokens": 50, "reserveTokens": 1000}, "retry": {"baseDelayMs": 1}}
+# The client must have sent its next prompt before a second attempt has ended.
+SETTINGS = {"compaction": {"keepRecentTokens": 50, "reserveTokens": 1000}, "retry": {"baseDelayMs": 2000}}
 SMALL = [model("fake-1", contextWindow=10_000, maxTokens=1000)]
 LONG = "lorem ipsum dolor sit amet " * 40
 PROMPTS = [f"one {LONG}", f"two {LONG}", "three", "four"]

@@ -148,9 +148,8 @@ def program(name: str) -> list[str]:
         package = peers / folder / "package"
     if not package.exists():
         package = npm_package(f"{scope}/pi-coding-agent", name.removeprefix("pi-"))
-    own = peers / "node" / "node_modules" / ".bin" / "node"
     script = json.loads((package / "package.json").read_text())["bin"]["pi"]
-    return [str(own) if own.exists() else node(), str(package / script)]
+    return [newer_node(), str(package / script)]
 
 
 def begin(folders: AgentFolders, server: ModelServer, program: list[str] | None, *args: str) -> RpcProcess:
