@@ -33,7 +33,7 @@ SIGN = "\u276f"
 ENTER, ESC, TAB, UP, DOWN = "\r", "\x1b", "\t", "\x1b[A", "\x1b[B"
 ALT_ENTER, ALT_UP = ESC + ENTER, ESC + UP
 SHIFT_TAB, BACKSPACE = "\x1b[Z", "\x7f"
-CTRL_C, CTRL_D, CTRL_G, CTRL_J, CTRL_O, CTRL_P = (chr(ord(letter) - 64) for letter in "CDGJOP")
+CTRL_B, CTRL_C, CTRL_D, CTRL_G, CTRL_J, CTRL_O, CTRL_P = (chr(ord(letter) - 64) for letter in "BCDGJOP")
 CTRL_R, CTRL_T, CTRL_V, CTRL_Z = (chr(ord(letter) - 64) for letter in "RTVZ")
 PIXEL = bytes.fromhex(
     "89504e470d0a1a0a0000000d4948445200000001000000010806000000"

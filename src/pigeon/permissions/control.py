@@ -25,7 +25,7 @@ from pigeon.system.environment import Environment
 from pigeon.system.paths import PathResolver
 from pigeon.wire.answers import Permissions
 from pigeon.wire.base import ABSENT, Json
-from pigeon.wire.choices import ApprovalMode
+from pigeon.wire.choices import PLAN, ApprovalMode
 from pigeon.wire.dialogs import SelectRequest
 from pigeon.wire.errors import BadRecord, Refusal, StartupError
 from pigeon.wire.events import Outbound, PermissionOutcome, PermissionResolved
@@ -34,9 +34,6 @@ if TYPE_CHECKING:
     from pigeon.permissions.gate import AllowedCall, Ask, PermissionGate, PermissionQuestion
     from pigeon.permissions.protected import ProtectedPlaces
     from pigeon.permissions.rules import PermissionLayers, PermissionRules
-
-
-PLAN: ApprovalMode = "plan"
 
 
 class HostPermissions(Struct, frozen=True):

@@ -25,14 +25,13 @@ from pigeon.system.paths import PathResolver, expand_home, fold_spelling
 from pigeon.tools.catalog import READ, WRITE, facts_of
 from pigeon.tools.server_tools import PREFIX
 from pigeon.wire.base import Json
-from pigeon.wire.choices import APPROVAL_MODES, VERDICTS, ApprovalMode, Verdict, to_alternatives
+from pigeon.wire.choices import APPROVAL_MODES, PLAN, VERDICTS, ApprovalMode, Verdict, to_alternatives
 from pigeon.wire.errors import Refusal, ToolFailed
 from pigeon.wire.events import ToolKind
 
 if TYPE_CHECKING:
     from pigeon.permissions.shell_commands import ShellCommand
 
-PLAN: ApprovalMode = "plan"
 # The type of agents that may be started in plan mode: it only reads.
 PLANNERS = "explore"
 ASK_MS = 120_000

@@ -64,6 +64,7 @@ class PermissionRequest(Struct, frozen=True, kw_only=True):
         text: the question as a person may be shown it
         diff: what would change in a file, for tools that change files; otherwise `None`
         can_allow_always: whether `"always"` is an answer; of a command that is to leave the sandbox it is a refusal
+        agent: the type of the started agent whose call it is; `None` for the conversation's own
 
     Example:
         import pigeon
@@ -86,6 +87,7 @@ class PermissionRequest(Struct, frozen=True, kw_only=True):
     text: str
     diff: str | None = None
     can_allow_always: bool = True
+    agent: str | None = None
 
 
 class ServedHost(Protocol):
@@ -272,6 +274,7 @@ def _to_permission_request(question: SelectRequest) -> PermissionRequest:
         text=question.title,
         diff=value_or_default(question.diff, None),
         can_allow_always=ALLOW_ALWAYS in question.options,
+        agent=value_or_default(question.agent, None),
     )
 
 

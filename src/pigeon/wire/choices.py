@@ -15,6 +15,8 @@ Feature = Literal[
 ALL_FEATURES: tuple[Feature, ...] = get_args(Feature)
 SandboxMode = Literal["off", "read-only", "workspace"]
 ApprovalMode = Literal["plan", "always-ask", "write", "yolo"]
+# The mode in which nothing is changed before a person has accepted a plan.
+PLAN: Literal["plan"] = "plan"
 # The strictest first.
 APPROVAL_MODES: tuple[ApprovalMode, ...] = get_args(ApprovalMode)
 # What a front end or host shows, so that the model gets the tools for it (`OFFERED_TOOLS` in the catalogue of tools).

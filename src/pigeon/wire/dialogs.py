@@ -12,6 +12,9 @@ REQUEST: Literal["extension_ui_request"] = "extension_ui_request"
 ALLOW_ONCE = "Allow once"
 ALLOW_ALWAYS = "Allow for this session"
 DENY = "Deny"
+# The question about a plan: its first line, which the plan follows after a blank one, and its options.
+PLAN_QUESTION = "Accept this plan?"
+ACCEPT_PLAN, CHANGE_PLAN, REFUSE_PLAN = "Accept", "Change", "Refuse"
 # The first option of oh-my-pi's question; it means the same as `ALLOW_ONCE`.
 APPROVE = "Approve"
 
@@ -42,6 +45,17 @@ class SelectRequest(_Request, tag="select", kw_only=True):
     diff: str | Absent = ABSENT
     agent_id: str | Absent = ABSENT
     agent: str | Absent = ABSENT
+
+
+def make_plan_question(id: str, plan: str) -> SelectRequest:
+    """The question whether a plan is accepted."""
+    return SelectRequest(id=id, title=f"{PLAN_QUESTION}\n\n{plan}", options=[ACCEPT_PLAN, CHANGE_PLAN, REFUSE_PLAN])
+
+
+def find_asked_plan(question: SelectRequest) -> str | None:
+    """The plan that a question is about, as Markdown; None if it is another question."""
+    first, _, plan = question.title.partition("\n\n")
+    return plan if first == PLAN_QUESTION and ACCEPT_PLAN in question.options else None
 
 
 class ConfirmRequest(_Request, tag="confirm", kw_only=True):

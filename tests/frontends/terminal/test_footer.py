@@ -50,7 +50,7 @@ def test_it_always_fits_and_is_one_harmless_line(made: FooterFacts, width: int) 
         ),
         (75, "anthropic/claude high  context 12% of 200k  $0.123  ~/work/pigeon  (main)"),
         (60, "anthropic/claude high  context 12% of 200k  $0.123  pigeon"),
-        (40, "anthropic/claude high  12%"),
+        (40, "anthropic/claude high  12%  $0.123"),
         (10, "claude"),
         (3, "cla"),
     ],
@@ -78,3 +78,13 @@ def test_a_repository_that_a_command_has_spoiled_has_no_branch_and_stops_nothing
     (tmp_path / "below").mkdir()
     (tmp_path / "below" / ".git").write_bytes(b"gitdir: a\0b\n")
     assert read_git_branch(str(tmp_path / "below")) == ""
+
+
+def test_what_agents_that_work_have_cost_is_part_of_the_cost() -> None:
+    made = facts()
+    made.show_agents(0.01, 2)
+    made.plans_first = True
+    assert "plan mode  $0.133  2 in the background" in footer_text(made, 200)
+    narrow = footer_text(made, 40)
+    assert "$0.133" in narrow
+    assert "plan" in narrow

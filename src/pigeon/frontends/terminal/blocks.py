@@ -40,7 +40,7 @@ class ThinkingText(Struct):
 
 
 class ToolCard(Struct):
-    """A tool call with what is known about it so far."""
+    """A tool call with what is known about it so far; `note` is about the agent that it has started."""
 
     call_id: str
     name: str
@@ -50,15 +50,19 @@ class ToolCard(Struct):
     diff: str | None = None
     failed: bool = False
     seconds: float | None = None
+    note: str = ""
 
     def update_output(self, output: str) -> None:
         """Replace the output so far; only its end is kept."""
         self.output = output[-KEPT_OUTPUT:]
 
-    def finish(self, seconds: float, failed: bool, output: str | None = None, diff: str | None = None) -> None:
+    def finish(
+        self, seconds: float, failed: bool, output: str | None = None, diff: str | None = None, note: str = ""
+    ) -> None:
         self.seconds = seconds
         self.failed = failed
         self.diff = diff
+        self.note = note
         if output is not None:
             self.output = output
 
@@ -77,6 +81,14 @@ class ShellCard(Struct):
     for_model: bool = True
 
 
+class BackgroundOutput(Struct):
+    """The end of the output of something in the background, which the person wants to see."""
+
+    title: str
+    state: str
+    output: str
+
+
 class Notice(Struct):
     """A line from Pigeon, not from the model or a tool."""
 
@@ -93,4 +105,4 @@ class ChatHead(Struct):
     hints: list[str] = []
 
 
-Block = UserText | AnswerText | ThinkingText | ToolCard | ShellCard | Notice | ChatHead
+Block = UserText | AnswerText | ThinkingText | ToolCard | ShellCard | BackgroundOutput | Notice | ChatHead

@@ -79,6 +79,7 @@ class Chat:
             arguments=arguments,
             clipboard=clipboard,
             renew=self._restart_in_folder,
+            running_command=lambda: transcript.running_command,
         )
         self._tasks: set[asyncio.Task[None]] = set()
         self._opened = asyncio.Event()
@@ -157,6 +158,8 @@ class Chat:
                 await self._reply(text)
             case "stop":
                 await self._stop_all()
+            case "background":
+                await self._commands.agents.send_to_background("")
             case "recall_queued":
                 await self._recall_queued_message()
             case "cycle_model" | "cycle_thinking":
@@ -349,6 +352,8 @@ class Chat:
                 self._start_task(self.refresh_footer())
             case events.TurnEnd() | events.CompactionEnd() | events.ThinkingLevelChanged():
                 self._start_task(self.refresh_footer())
+            case events.AgentChanged() | events.JobChanged():
+                self._facts.show_agents(self._transcript.agents.cost, self._transcript.agents.job_count)
         self._view.refresh()
 
     def _show(self, *blocks: Block) -> None:
@@ -358,5 +363,10 @@ class Chat:
     async def refresh_footer(self) -> None:
         """Update the data of the footer."""
         with suppress(PigeonError, ConversationClosed):
-            self._facts.update_from(await self._conversation.get_state(), await self._conversation.get_session_stats())
+            self._facts.update_from(
+                await self._conversation.get_state(),
+                await self._conversation.get_session_stats(),
+                await self._conversation.get_permissions(),
+            )
+            self._facts.show_agents(self._transcript.agents.cost, self._transcript.agents.job_count)
         self._view.refresh()

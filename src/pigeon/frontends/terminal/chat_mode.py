@@ -168,8 +168,12 @@ class _ChatProgram:
         from pigeon.frontends.terminal.clipboard import Clipboard
         from pigeon.frontends.terminal.host_questions import HostQuestions
         from pigeon.sdk.remote.client import Client
+        from pigeon.wire.commands import Prompt
 
-        questions = HostQuestions(view)
+        async def send_message(text: str) -> None:
+            await client.send(Prompt(message=text, streaming_behavior="steer"))
+
+        questions = HostQuestions(view, send_message)
         client = Client(
             connect=self._launcher.make_next_transport,
             on_permission=questions.ask_permission,

@@ -11,16 +11,22 @@ from msgspec.structs import replace
 from pigeon.frontends.cleaning import clean_text
 from pigeon.system.files import read_beginning
 from pigeon.wire.base import value_or_default
+from pigeon.wire.choices import PLAN
 
 if TYPE_CHECKING:
-    from pigeon.wire.answers import SessionStats, State
+    from pigeon.wire.answers import Permissions, SessionStats, State
     from pigeon.wire.dialogs import SetStatusRequest
 
 SEPARATOR = "  "
+# Parts of this rank or a lower one are only left out when everything is short.
+LEAST_RANK = 2
 
 
 class FooterFacts(Struct):
-    """The contents of the footer; `statuses` are those of extensions. Until the agent has started, it `is_starting`."""
+    """The contents of the footer; `statuses` are those of extensions. Until the agent has started, it `is_starting`.
+
+    `agents_cost` is what agents that work have cost so far, `background` how much runs in the background.
+    """
 
     model: str = ""
     thinking: str = ""
@@ -33,19 +39,28 @@ class FooterFacts(Struct):
     session: str = ""
     statuses: dict[str, str] = {}
     is_starting: bool = True
+    plans_first: bool = False
+    agents_cost: float = 0.0
+    background: int = 0
 
-    def update_from(self, state: State, stats: SessionStats) -> None:
-        """Update from the agent's state and statistics, and read the branch."""
+    def update_from(self, state: State, stats: SessionStats, permissions: Permissions) -> None:
+        """Update from the agent's state, statistics and permissions, and read the branch."""
         self.is_starting = False
         self.model = "" if state.model is None else f"{state.model.provider}/{state.model.id}"
         self.thinking = state.thinking_level
         self.session = value_or_default(state.session_name, "")
         self.cost = float(stats.cost)
+        self.plans_first = permissions.approval_mode == PLAN
         usage = value_or_default(stats.context_usage, None)
         if usage is not None:
             self.context_percent = None if usage.percent is None else float(usage.percent)
             self.context_window = usage.context_window
         self.branch = read_git_branch(self.cwd)
+
+    def show_agents(self, cost: float, background: int) -> None:
+        """Update what agents have cost that is not part of the statistics yet, and how much is in the background."""
+        self.agents_cost = cost
+        self.background = background
 
     def set_status(self, request: SetStatusRequest) -> None:
         """Set the status of an extension; an empty text removes it."""
@@ -63,6 +78,9 @@ def footer_text(facts: FooterFacts, width: int) -> str:
     parts = [part for part in _footer_parts(facts) if part.text]
     while get_cwidth(line := SEPARATOR.join(part.text for part in parts)) > width:
         last = max(parts, key=lambda part: part.rank)
+        if last.rank <= LEAST_RANK:
+            # Cost and context stay longer than the whole name of the model.
+            last = next((part for part in reversed(parts) if part.short and part.short != part.text), last)
         if last.short and last.short != last.text:
             parts[parts.index(last)] = replace(last, text=last.short)
         elif len(parts) > 1:
@@ -92,10 +110,13 @@ def _footer_parts(facts: FooterFacts) -> list[_Part]:
         where = "~" + where[len(facts.home) :]
     percent = "" if facts.context_percent is None else f"{facts.context_percent:.0f}%"
     branch = _to_one_line(facts.branch)
+    cost = facts.cost + facts.agents_cost
     return [
         _Part(0, model + level, model.rpartition("/")[2]),
         _Part(1, f"context {percent} of {_format_thousands(facts.context_window)}" if percent else "", percent),
-        _Part(2, f"${facts.cost:.3f}" if facts.cost else ""),
+        _Part(1, "plan mode" if facts.plans_first else "", "plan"),
+        _Part(2, f"${cost:.3f}" if cost else ""),
+        _Part(2, f"{facts.background} in the background" if facts.background else "", f"{facts.background} bg"),
         _Part(3, _to_one_line(where), _to_one_line(os.path.basename(where))),
         _Part(4, f"({branch})" if branch else ""),
         _Part(5, _to_one_line(facts.session)),

@@ -8,13 +8,15 @@ from typing import Literal
 from msgspec import Struct
 
 # "send": a line with Enter; "reply": the same in place of an answer to a question; "queue": a message for after the
-# run; "recall_queued": take back the last queued message; "stop": Esc; "cycle_*": the keys for it.
+# run; "recall_queued": take back the last queued message; "stop": Esc; "background": let a command run on;
+# "cycle_*": the keys for it.
 InputKind = Literal[
     "send",
     "reply",
     "queue",
     "recall_queued",
     "stop",
+    "background",
     "cycle_model",
     "cycle_thinking",
     "paste_image",

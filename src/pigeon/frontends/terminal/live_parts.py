@@ -78,12 +78,12 @@ class RunningCards:
     def find_call(self, call_id: str) -> ToolCard | None:
         return self._calls.get(call_id)
 
-    def end_call(self, call_id: str, failed: bool, output: str, diff: str | None) -> ToolCard | None:
+    def end_call(self, call_id: str, failed: bool, output: str, diff: str | None, note: str = "") -> ToolCard | None:
         """The finished card of a tool call; None if it does not run."""
         card = self._calls.pop(call_id, None)
         if card is not None:
             self.last_output = output
-            card.finish(self._now() - card.started, failed, output, diff)
+            card.finish(self._now() - card.started, failed, output, diff, note)
         return card
 
     def fail_calls(self) -> list[ToolCard]:

@@ -13,8 +13,10 @@ from io import StringIO
 from typing import TYPE_CHECKING
 
 from pigeon.frontends.cleaning import clean_text
+from pigeon.frontends.terminal.agent_rows import WAITS, describe_use
 from pigeon.frontends.terminal.blocks import (
     AnswerText,
+    BackgroundOutput,
     Block,
     ChatHead,
     Notice,
@@ -28,8 +30,9 @@ from pigeon.frontends.terminal.content.tool_details import (
     ToolDetails,
     details_of,
     first_line,
+    first_words,
     format_count,
-    main_argument,
+    subject_of,
     tail_of_output,
 )
 from pigeon.system.clock import duration_text
@@ -38,11 +41,13 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
+    from pigeon.frontends.terminal.agent_rows import AgentRow
     from pigeon.frontends.terminal.content.markdown import MarkdownLines
 
 SHELL_LINES = 40
 LIVE_LINES = 4
 NARROWEST = 20
+DEEPEST = 6
 LEAST_TIME = 0.1
 LONGEST_REASON = 400
 LONGEST_WHOLE = 2_000
@@ -105,11 +110,40 @@ class Painter:
 
     def paint_live_card(self, card: ToolCard, now: float, width: int) -> str:
         """Paint a running call with the last lines of its output."""
-        about = first_line(command, self._cut_sign) if isinstance(command := card.args.get("command"), str) else ""
-        details = ToolDetails(about or main_argument(card.args))
+        details = ToolDetails(subject_of(card, self._cut_sign))
         details.lines = tail_of_output(card.output, LIVE_LINES)[0]
         width = max(width, NARROWEST)
         lines = [self._title_line(card, details, now - card.started, width), *self._body_lines(details, width)]
+        return self.render_lines(lines)
+
+    def paint_agent(self, row: AgentRow, now: float, width: int) -> str:
+        """Paint an agent that works, in one line, and in a second one what it does now."""
+        from pigeon.frontends.terminal.content.wrapping import join_texts, shorten_line
+
+        width = max(width, NARROWEST)
+        margin = "  " * min(row.indent, DEEPEST)
+        time = "" if row.waits else duration_text(now - row.began, tenths=True)
+        calls = format_count(row.tool_count, "call") if row.tool_count else ""
+        used = describe_use(row.tokens, row.cost)
+        facts = self._make_text("")
+        for parts in ((calls, used, time), (used, time), (f"${row.cost:.3f}" if row.cost else "", time), (time,)):
+            text = WAITS if row.waits else ", ".join(part for part in parts if part)
+            facts = self._make_text(f"  {text}" if text else "", "faint")
+            if facts.cell_len <= width // 2:
+                break
+        sign = "dot" if row.waits else "running"
+        name = join_texts(
+            self._make_text(f"{margin}{self.signs[sign]} ", "" if row.waits else "warn"),
+            self._make_text(clean_text(row.type), "tool"),
+            self._make_text(" "),
+        )
+        room = max(8, width - name.cell_len - facts.cell_len)
+        title = shorten_line(self._make_text(first_words(row.title)), room, self._cut_sign)
+        lines = [shorten_line(join_texts(name, title, facts), width, self._cut_sign)]
+        if row.activity:
+            lines.append(
+                join_texts(self._make_text(margin), self._output_line(row.activity, width - len(margin), "faint"))
+            )
         return self.render_lines(lines)
 
     def paint_faint(self, text: str, width: int) -> str:
@@ -244,6 +278,23 @@ class Painter:
             *self._body_lines(ToolDetails("", lines=lines, before=before), width),
         ]
 
+    @_render_block.register(BackgroundOutput)
+    def _job_lines(self, block: BackgroundOutput, width: int) -> list[Text]:
+        from pigeon.frontends.terminal.content.wrapping import join_texts, shorten_line
+
+        state = self._make_text(f"  {block.state}", "faint")
+        about = self._make_text(first_words(block.title), "tool")
+        title = join_texts(
+            self._make_text(f"{self.signs['dot']} ", "accent"),
+            shorten_line(about, max(8, width - 2 - state.cell_len), self._cut_sign),
+            state,
+        )
+        lines, before = tail_of_output(block.output, SHELL_LINES)
+        return [
+            shorten_line(title, width, self._cut_sign),
+            *self._body_lines(ToolDetails("", lines=lines or ["(no output)"], before=before), width),
+        ]
+
     @_render_block.register(Notice)
     def _notice_lines(self, block: Notice, width: int) -> list[Text]:
         sign, style = NOTICE_SIGNS[block.kind]
@@ -271,7 +322,11 @@ class Painter:
         if details.reason:
             facts.append(f"  {details.reason}", "bad")
         if details.note:
-            facts.append(f"  {details.note}", "faint")
+            # What comes last in a note matters most.
+            note = details.note
+            while len(note) > width // 2 and ", " in note:
+                note = note.partition(", ")[2]
+            facts.append(f"  {note}", "faint")
         if seconds >= LEAST_TIME or card.is_running:
             facts.append(f"  {duration_text(seconds, tenths=True)}", "faint")
         name = join_texts(

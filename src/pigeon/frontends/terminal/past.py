@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from pigeon.frontends.terminal.agent_rows import describe_plan_decision, describe_started_work
 from pigeon.frontends.terminal.blocks import AnswerText, Block, Notice, ShellCard, ThinkingText, ToolCard, UserText
 from pigeon.wire.base import value_or_default
 from pigeon.wire.content import ImageContent, TextContent, ThinkingContent, ToolCall, text_of
@@ -20,10 +21,12 @@ from pigeon.wire.messages import (
 )
 
 MOST_MESSAGES = 40
+PLAN_LEAD = "The plan of the agent:"
 
 
-def recent_blocks_of(messages: Sequence[Message]) -> list[Block]:
-    """The last of them, with a line that tells how many came before."""
+def recent_blocks_of(messages: Sequence[Message], still_works: bool = False) -> list[Block]:
+    """The last of them, with a line that tells how many came before; without calls that have no result yet if their
+    agent `still_works`."""
     shown = list(messages[-MOST_MESSAGES:])
     results = {one.tool_call_id: one for one in shown if isinstance(one, ToolResultMessage)}
     blocks: list[Block] = []
@@ -31,7 +34,7 @@ def recent_blocks_of(messages: Sequence[Message]) -> list[Block]:
         blocks.append(Notice(f"{len(messages) - len(shown):,} earlier messages; /export shows all of them", "faint"))
     for message in shown:
         blocks += _message_blocks(message, results)
-    return blocks
+    return [one for one in blocks if not (still_works and isinstance(one, ToolCard) and one.call_id not in results)]
 
 
 def _message_blocks(message: Message, results: dict[str, ToolResultMessage]) -> list[Block]:
@@ -62,7 +65,7 @@ def _answer_blocks(message: AssistantMessage, results: dict[str, ToolResultMessa
         elif isinstance(part, ThinkingContent) and part.thinking.strip():
             blocks.append(ThinkingText(part.thinking, None))
         elif isinstance(part, ToolCall):
-            blocks.append(_tool_card(part, results.get(part.id)))
+            blocks += _call_blocks(part, results.get(part.id))
     if message.stop_reason == "error" and message.error_message:
         from pigeon.providers.explanations import explain_answer
 
@@ -70,6 +73,14 @@ def _answer_blocks(message: AssistantMessage, results: dict[str, ToolResultMessa
     elif message.stop_reason == "aborted":
         blocks.append(Notice("Stopped", "warning"))
     return blocks
+
+
+def _call_blocks(call: ToolCall, result: ToolResultMessage | None) -> list[Block]:
+    decided = "" if result is None else describe_plan_decision(result.details)
+    plan = call.arguments.get("plan") if isinstance(call.arguments, dict) else None
+    if decided and isinstance(plan, str):
+        return [Notice(PLAN_LEAD), AnswerText(plan), Notice(decided, "faint")]
+    return [_tool_card(call, result)]
 
 
 def _tool_card(call: ToolCall, result: ToolResultMessage | None) -> ToolCard:
@@ -81,5 +92,6 @@ def _tool_card(call: ToolCall, result: ToolResultMessage | None) -> ToolCard:
     details: Any = result.details
     diff = details.get("diff") if isinstance(details, dict) else None
     seconds = value_or_default(result.duration_ms, 0) / 1000
-    card.finish(seconds, result.is_error, text_of(result.content), diff if isinstance(diff, str) else None)
+    diff = diff if isinstance(diff, str) else None
+    card.finish(seconds, result.is_error, text_of(result.content), diff, describe_started_work(details))
     return card

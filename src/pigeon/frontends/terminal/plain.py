@@ -17,6 +17,7 @@ from typing import TextIO
 from pigeon.frontends.cleaning import clean_text
 from pigeon.frontends.terminal.blocks import (
     AnswerText,
+    BackgroundOutput,
     Block,
     ChatHead,
     Notice,
@@ -30,6 +31,7 @@ from pigeon.frontends.terminal.content.tool_details import (
     ToolDetails,
     details_of,
     first_line,
+    first_words,
     format_count,
     tail_of_output,
 )
@@ -135,6 +137,12 @@ class PlainView:
         title = f"Command {first_line(block.command, AND_MORE)}, done{code}{alone}."
         return [title, *_output_lines("Output", ToolDetails("", lines=lines, before=before))]
 
+    @_describe_block.register(BackgroundOutput)
+    def _job_words(self, block: BackgroundOutput) -> Sequence[str]:
+        lines, before = tail_of_output(block.output, SHELL_LINES)
+        title = f"{first_words(block.title)}, {block.state}."
+        return [title, *_output_lines("Output", ToolDetails("", lines=lines or ["none"], before=before))]
+
     @_describe_block.register(Notice)
     def _notice_words(self, block: Notice) -> Sequence[str]:
         return [NOTICE_WORDS[block.kind] + clean_text(block.text).strip()]
@@ -169,7 +177,8 @@ class PlainView:
         if card.is_running and not self._left.is_set():
             self._running.add(card.call_id)
             called = "Command" if card.name == SHELL_NAME else f"Tool {clean_text(card.name)}:"
-            self._print_line(f"{called} {details_of(card, AND_MORE).about}, running.")
+            way = " /background lets it run in the background." if card is self._transcript.running_command else ""
+            self._print_line(f"{called} {details_of(card, AND_MORE).about}, running.{way}")
 
     # Questions
 

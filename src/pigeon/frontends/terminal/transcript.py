@@ -10,8 +10,9 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from pigeon.frontends.terminal.agent_rows import AgentRows, describe_plan_decision, describe_started_work
 from pigeon.frontends.terminal.blocks import AnswerText, Block, Notice, ToolCard, UserText
-from pigeon.frontends.terminal.live_parts import RunningCards, StreamingThought
+from pigeon.frontends.terminal.live_parts import SHELL_NAME, RunningCards, StreamingThought
 from pigeon.frontends.terminal.streaming_text import StreamingText
 from pigeon.wire.base import value_or_default
 
@@ -47,6 +48,7 @@ class ChatTranscript:
         self._text_begun = False
         self._thought = StreamingThought(now)
         self._cards = RunningCards(now)
+        self.agents = AgentRows(now)
         self._writing: str | None = None
         self._since: float | None = None
         self._explained = ""
@@ -71,6 +73,14 @@ class ChatTranscript:
     def cards(self) -> list[ToolCard]:
         """The running tool calls and shell commands."""
         return self._cards.all
+
+    @property
+    def running_command(self) -> ToolCard | None:
+        """The command of the model that began last and could go on in the background."""
+        from pigeon.tools.catalog import facts_of
+
+        commands = [card for card in self.cards if card.name != SHELL_NAME and facts_of(card.name).kind == "execute"]
+        return commands[-1] if commands else None
 
     @property
     def last_output(self) -> str:
@@ -136,6 +146,7 @@ class ChatTranscript:
         """Finish and return everything that was live, because the agent is gone."""
         self._end_run()
         self.queued, self.queued_items = [], []
+        self.agents.clear()
         return self._pop_finished()
 
     def _pop_finished(self) -> list[Block]:
@@ -244,10 +255,27 @@ class ChatTranscript:
         details: Any = event.result.details
         diff = details.get("diff") if isinstance(details, dict) else None
         card = self._cards.end_call(
-            event.tool_call_id, event.is_error, text_of(event.result.content), diff if isinstance(diff, str) else None
+            event.tool_call_id,
+            event.is_error,
+            text_of(event.result.content),
+            diff if isinstance(diff, str) else None,
+            describe_started_work(details),
         )
         if card is not None:
-            self._add_finished(card)
+            # The plan was shown with the question about it.
+            decided = describe_plan_decision(details)
+            self._add_finished(Notice(decided, "faint") if decided else card)
+
+    def _on_turn_end(self, event: events.TurnEnd) -> None:
+        self.agents.forget_ended()
+
+    def _on_agent_changed(self, event: events.AgentChanged) -> None:
+        self.agents.update(event)
+
+    def _on_job_changed(self, event: events.JobChanged) -> None:
+        job = event.job
+        if text := self.agents.update_job(job):
+            self._add_finished(Notice(text, "warning" if job.status == "failed" else "faint"))
 
     def _on_queue_update(self, event: events.QueueUpdate) -> None:
         self.queued = [*event.steering, *event.follow_up]
@@ -305,6 +333,9 @@ def _handlers_by_event() -> dict[type, Callable[[ChatTranscript, Any], None]]:
         events.ToolExecutionStart: ChatTranscript._on_execution_start,
         events.ToolExecutionUpdate: ChatTranscript._on_execution_update,
         events.ToolExecutionEnd: ChatTranscript._on_execution_end,
+        events.TurnEnd: ChatTranscript._on_turn_end,
+        events.AgentChanged: ChatTranscript._on_agent_changed,
+        events.JobChanged: ChatTranscript._on_job_changed,
         events.QueueUpdate: ChatTranscript._on_queue_update,
         events.AutoRetryStart: ChatTranscript._on_retry_start,
         events.AutoRetryEnd: ChatTranscript._on_retry_end,

@@ -16,13 +16,11 @@ from pigeon.session.dependencies import Dependencies
 from pigeon.session.policies.policy import GateExceptTool, NextGate, RunPolicy
 from pigeon.wire.base import Json
 from pigeon.wire.content import TextContent
-from pigeon.wire.dialogs import SelectRequest
+from pigeon.wire.dialogs import ACCEPT_PLAN, CHANGE_PLAN, make_plan_question
 from pigeon.wire.errors import ToolFailed
 from pigeon.wire.events import ToolOutcome
 
 NAME = "submit_plan"
-ACCEPT, CHANGE, REFUSE = "Accept", "Change", "Refuse"
-QUESTION = "Accept this plan?\n\n{}"
 INSTRUCTION = (
     "You are in plan mode: read and search, change nothing, and run no commands. When you know what is to be done, "
     "submit a plan with the tool submit_plan: the steps in order, the files they change, how the result is checked, "
@@ -31,6 +29,10 @@ INSTRUCTION = (
 ACCEPTED = "The user has accepted the plan. Plan mode is over: carry it out now."
 CHANGED = "The user wants the plan to be changed. Ask what to change unless they have said so, and submit it again."
 REFUSED = "The user has refused the plan. Do not carry it out; ask what they want instead."
+DISMISSED = (
+    "The user has not accepted the plan: do not carry it out. If they have written a message instead, it says what "
+    "they want; otherwise ask."
+)
 NOBODY = "The plan could not be shown to anybody, so it is not accepted. Put it into your answer."
 
 
@@ -85,16 +87,16 @@ class _SubmitPlan(ArgumentTool):
     async def execute(self, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
         if self._unattended:
             raise ToolFailed(NOBODY)
-        title = QUESTION.format(arguments["plan"])
-        end = await self._dialogs.run_dialog(
-            lambda id: SelectRequest(id=id, title=title, options=[ACCEPT, CHANGE, REFUSE]), scope=run.scope
-        )
+        plan = str(arguments["plan"])
+        end = await self._dialogs.run_dialog(lambda id: make_plan_question(id, plan), scope=run.scope)
         if end.answer is None:
             raise ToolFailed(NOBODY)
-        if not end.answer.cancelled and end.answer.value == ACCEPT:
+        if end.answer.cancelled:
+            raise ToolFailed(DISMISSED, {"decision": "refused"})
+        if end.answer.value == ACCEPT_PLAN:
             self._permissions.leave_plan_mode()
             return _make_outcome(ACCEPTED, "accepted")
-        if not end.answer.cancelled and end.answer.value == CHANGE:
+        if end.answer.value == CHANGE_PLAN:
             return _make_outcome(CHANGED, "change")
         raise ToolFailed(REFUSED, {"decision": "refused"})
 

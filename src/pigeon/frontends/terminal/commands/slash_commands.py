@@ -11,8 +11,9 @@ from collections.abc import Awaitable, Callable
 
 from msgspec import Struct
 
-from pigeon.frontends.terminal.blocks import AnswerText, Notice
+from pigeon.frontends.terminal.blocks import AnswerText, Notice, ToolCard
 from pigeon.frontends.terminal.clipboard import Clipboard
+from pigeon.frontends.terminal.commands.agent_commands import AgentCommands
 from pigeon.frontends.terminal.commands.session_commands import SessionCommands
 from pigeon.frontends.terminal.content.tool_details import format_count
 from pigeon.frontends.terminal.footer import FooterFacts
@@ -20,6 +21,7 @@ from pigeon.frontends.terminal.view import Choice, ChoiceQuestion, View
 from pigeon.sdk.conversation import Conversation
 from pigeon.wire.answers import Permissions
 from pigeon.wire.base import value_or_default
+from pigeon.wire.choices import PLAN, ApprovalMode
 
 KEYS = """
 | key | |
@@ -36,10 +38,12 @@ KEYS = """
 | Ctrl-G | write in your editor |
 | Ctrl-V | attach the image in the clipboard |
 | Ctrl-P, Shift-Tab | next model, next thinking level |
+| Ctrl-B | let the running command go on in the background |
 | Ctrl-T | show or hide thinking |
 | Ctrl-O | show the whole output of the last tool |
 | Ctrl-Z | suspend; `fg` resumes |
 """
+PLANS_FIRST = "Plan mode: nothing changes until you accept a plan of the model. /plan again leaves the mode"
 DEFAULTS = (
     Choice("ask", "Ask before every tool that no rule allows"),
     Choice("allow", "Ask only where a rule says so"),
@@ -71,6 +75,7 @@ class SlashCommands:
         arguments: dict[str, list[str]],
         clipboard: Clipboard,
         renew: Callable[[str], Awaitable[bool]],
+        running_command: Callable[[], ToolCard | None],
     ) -> None:
         self._conversation = conversation
         self._view = view
@@ -80,6 +85,7 @@ class SlashCommands:
         self._attach = attach
         self._clipboard = clipboard
         sessions = SessionCommands(conversation, view, facts, update_facts)
+        agents = self.agents = AgentCommands(conversation, view, running_command)
         self._sessions = sessions
         rows = (
             CommandRow("model", "choose the model", self._choose_model, "[name]"),
@@ -97,6 +103,10 @@ class SlashCommands:
             CommandRow("image", "attach an image to the next message", self._attach_image, "file"),
             CommandRow("cost", "show tokens and cost", self._show_cost),
             CommandRow("permissions", "show and change what tools may do", self._choose_permissions),
+            CommandRow("plan", "let the model plan first and change nothing, or no longer", self._toggle_plan_mode),
+            CommandRow("agents", "look at agents, send them messages, stop them", agents.choose_agent),
+            CommandRow("jobs", "look at what runs in the background, and stop it", agents.choose_job),
+            CommandRow("background", "let the running command go on in the background", agents.send_to_background),
             CommandRow("trust", "trust this folder: use its extensions and settings", self._decide_trust),
             CommandRow("help", "show keys and commands", self._show_help),
             CommandRow("quit", "leave", self._quit),
@@ -107,6 +117,7 @@ class SlashCommands:
         self._names = names
         self._arguments = arguments
         self._names.update({row.name: row.about for row in rows})
+        self._mode_before_plan: ApprovalMode = "yolo"
         self._of_agent: dict[str, str] = {}
 
     async def load_commands(self) -> None:
@@ -249,6 +260,18 @@ class SlashCommands:
                     f"Your settings are stricter: the default for calls without a rule stays {after.default}", "warning"
                 )
             )
+
+    async def _toggle_plan_mode(self, rest: str) -> None:
+        now = (await self._conversation.get_permissions()).host.approval_mode
+        if now != PLAN:
+            self._mode_before_plan = now
+        after = await self._conversation.set_approval_mode(self._mode_before_plan if now == PLAN else PLAN)
+        await self._update_facts()
+        if after.approval_mode == PLAN:
+            text = PLANS_FIRST if now != PLAN else "Your settings say that the model plans first, so it stays so"
+        else:
+            text = "Plan mode is over"
+        self._view.show(Notice(text, "faint"))
 
     async def _decide_trust(self, rest: str) -> None:
         state = await self._conversation.get_trust()

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 RESULT_LINES = 6
 DIFF_LINES = 40
 DIFF_CONTEXT = 2
+LONGEST_TITLE = 80
+# The end of the note on a call whose work goes on.
+IN_BACKGROUND = "in the background"
 LONGEST_LINE = 2000
 _MAIN_ARGUMENT = ("command", "pattern", "query", "path", "file_path", "url", "name")
 _ENDING = re.compile(r"\s*\bCommand (exited with code (\d+)|aborted|timed out after [^\n]*)\s*\Z")
@@ -65,15 +68,22 @@ def first_line(text: str, cut: str) -> str:
     return f"{lines[0]} {cut}" if len(lines) > 1 else lines[0]
 
 
+def first_words(text: str) -> str:
+    """A title in one line, cut if it is long."""
+    line = " ".join(clean_text(text[:LONGEST_LINE]).split())
+    return line if len(line) <= LONGEST_TITLE else f"{line[: LONGEST_TITLE - 1]}…"
+
+
 def details_of(card: ToolCard, cut: str) -> ToolDetails:
     """The details of a call that has ended; `cut` is the sign for omitted text."""
     from pigeon.tools.catalog import facts_of
 
     kind = facts_of(card.name).kind
-    about = first_line(command, cut) if isinstance(command := card.args.get("command"), str) else ""
-    details = ToolDetails(about or main_argument(card.args), failed=card.failed)
+    details = ToolDetails(subject_of(card, cut), failed=card.failed)
     if kind == "execute":
         _fill_command(details, card)
+    elif kind == "agent":
+        _fill_agent(details, card)
     elif card.failed:
         _fill_with_first_lines(details, card.output)
     elif card.diff:
@@ -87,6 +97,16 @@ def details_of(card: ToolCard, cut: str) -> ToolDetails:
     else:
         _fill_with_first_lines(details, card.output)
     return details
+
+
+def subject_of(card: ToolCard, cut: str) -> str:
+    """What a call is about, in a line."""
+    from pigeon.tools.catalog import facts_of
+
+    if isinstance(command := card.args.get("command"), str):
+        return first_line(command, cut)
+    facts = facts_of(card.name)
+    return first_words(facts.title(dict(card.args))) if facts.kind == "agent" else main_argument(card.args)
 
 
 def format_count(number: int, noun: str) -> str:
@@ -138,12 +158,24 @@ def _fill_with_first_lines(details: ToolDetails, output: str) -> None:
 
 def _fill_command(details: ToolDetails, card: ToolCard) -> None:
     output = card.output
+    details.note = clean_text(card.note)
     ending = _ENDING.search(output[-LONGEST_LINE:]) if card.failed else None
     if ending:
         output = output[: len(output) - len(ending[0])]
         details.reason = f"exit code {ending[2]}" if ending[2] else ending[1].replace("aborted", "stopped")
     if output.strip() != "(no output)":
         details.lines, details.before = tail_of_output(output, RESULT_LINES)
+
+
+def _fill_agent(details: ToolDetails, card: ToolCard) -> None:
+    """The beginning of the answer, without the lines for the model that follow it."""
+    details.note = clean_text(card.note)
+    if card.note.endswith(IN_BACKGROUND):
+        return
+    answer, found, rest = card.output.rpartition("\n\nAgent: ")
+    _fill_with_first_lines(details, answer if found else card.output)
+    if found:
+        details.lines += [clean_text(line) for line in rest.split("\n")[1:] if line.startswith("Changed files: ")]
 
 
 def _fill_change(details: ToolDetails, diff: str, cut: str) -> None:

@@ -166,6 +166,10 @@ def _make_model_and_view_keys(screen: Screen) -> KeyBindings:
     writing = Condition(lambda: not screen.panel.has_focus)
     empty = Condition(lambda: not screen.line.text)
 
+    @keys.add("c-b", filter=writing & Condition(lambda: screen.has_running_command))
+    def _(event: KeyPressEvent) -> None:
+        screen.put_input("background")
+
     for key, kind in HANDED_ON.items():
         keys.add(key, filter=writing)(lambda event, kind=kind: screen.put_input(kind))
 

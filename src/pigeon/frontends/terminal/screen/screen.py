@@ -258,6 +258,11 @@ class Screen:
         return bool(self._transcript.activity)
 
     @property
+    def has_running_command(self) -> bool:
+        """True if a command of the model runs that could go on in the background."""
+        return self._transcript.running_command is not None
+
+    @property
     def width(self) -> int:
         return self._output.get_size().columns
 
