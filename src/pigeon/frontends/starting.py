@@ -4,7 +4,6 @@ warnings, and handling unknown options."""
 from __future__ import annotations
 
 import errno
-import gc
 import os
 import re
 import stat
@@ -23,6 +22,7 @@ from pigeon.frontends.call import CommandLine
 from pigeon.secrets.addresses import mask_addresses
 from pigeon.secrets.redactor import RedactedText, Redactor
 from pigeon.system.clock import SteadyLoop
+from pigeon.system.collector import resume_collecting
 from pigeon.system.environment import Environment
 from pigeon.transport import stdio
 from pigeon.wire.errors import StartupError, UsageError, to_printable
@@ -154,8 +154,7 @@ async def _run_agent(
     for warning in (*(f"unknown option {option} is ignored" for option in unknown), *agent.problems):
         print(f"Warning: {to_printable(warning)}", file=sys.stderr)  # noqa: T201
     # `main` switched the collector off: nothing created during the start is garbage.
-    gc.freeze()
-    gc.enable()
+    resume_collecting()
     if line.unknown:
         line = structs.replace(line, messages=line.parse_again(agent.known_flags).messages)
     try:

@@ -4,7 +4,6 @@ that the first answer waits for nothing."""
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import sys
 from textwrap import wrap
@@ -16,6 +15,7 @@ from pigeon.frontends.acp.editions.auth_methods import SETUP_ARGUMENTS
 from pigeon.frontends.call import CommandLine
 from pigeon.rpc.shutdown import Shutdown, die_if_interrupted
 from pigeon.system.clock import SteadyLoop
+from pigeon.system.collector import resume_collecting
 from pigeon.system.environment import Environment
 from pigeon.transport import exit_codes, stdio
 from pigeon.transport.reader import Framing, Reader
@@ -65,8 +65,7 @@ async def _serve(line: CommandLine, environment: Environment, descriptors: tuple
 
     Reader(descriptors[0], Framing(tells_ends=True), server.peer.handle_frames, on_input_ended).start()
     # `main` switched the collector off: nothing created during the start is garbage.
-    gc.freeze()
-    gc.enable()
+    resume_collecting()
     code = await shutdown.wait_for_request()
     await shutdown.wait_for_cleanup(asyncio.ensure_future(server.close()), STOP_SECONDS)
     writer.close(FLUSH_SECONDS)

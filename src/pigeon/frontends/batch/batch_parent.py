@@ -7,7 +7,6 @@ each task.
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import sys
@@ -25,6 +24,7 @@ from pigeon.frontends.starting import mask_prints, redirect_streams
 from pigeon.providers.http.certificates import load_default_certificates
 from pigeon.secrets.redactor import Redactor
 from pigeon.system.clock import SteadyLoop
+from pigeon.system.collector import resume_collecting
 from pigeon.system.process.fork_server import serve_forks
 from pigeon.system.process.forking import die_with_parent
 from pigeon.system.process.pool import hide_from_other_processes
@@ -58,8 +58,7 @@ def _run_forked_task(data: bytes, descriptors: list[int]) -> int:
 async def _run_task(request: TaskRequest, end: socket) -> int:
     link = await TaskLink.from_socket(end)
     # The collector was off during the start, which creates no garbage.
-    gc.freeze()
-    gc.enable()
+    resume_collecting()
     try:
         environment = replace(environment_of_process(module_path=sys.path), cwd=request.place.cwd)
         result = await run(request.spec, request.place, environment, link)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import shlex
 import signal
@@ -28,6 +27,7 @@ from pigeon.frontends.call import CommandCall
 from pigeon.frontends.printing import colour_system_of, print_line, print_to_stderr
 from pigeon.frontends.prompt_input import read_schema
 from pigeon.system.clock import SteadyLoop
+from pigeon.system.collector import resume_collecting
 from pigeon.system.extras import is_installed
 from pigeon.system.files import read_text
 from pigeon.transport import exit_codes
@@ -125,8 +125,7 @@ def _run_batch(batch: OpenedBatch, call: CommandCall, out: str) -> int:
         progress = PlainProgress(sys.stderr)
     began = time.monotonic()
     # `main` switched the collector off: nothing created during the start is garbage. From here on there will be some.
-    gc.freeze()
-    gc.enable()
+    resume_collecting()
 
     async def run_driver() -> Driver:
         driver = batch.create_driver(progress)

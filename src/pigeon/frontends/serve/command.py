@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -17,6 +16,7 @@ from pigeon.frontends.agent_words import parse_agent_options, parse_whole_number
 from pigeon.frontends.call import CommandCall
 from pigeon.frontends.printing import print_line
 from pigeon.system.clock import SteadyLoop
+from pigeon.system.collector import resume_collecting
 from pigeon.system.extras import require_extra
 from pigeon.transport import exit_codes
 from pigeon.wire import codec
@@ -111,8 +111,7 @@ async def _serve_network(
         conversations = Conversations(agent_dir, options, variables, roots, limits, counts, workers)
         service = NetworkService(conversations, tokens, settings, os.path.join(agent_dir, "serve"), counts, log)
         # `main` switched the collector off: nothing created during the start is garbage.
-        gc.freeze()
-        gc.enable()
+        resume_collecting()
         return await service.run(_print_ready)
     finally:
         log.close()

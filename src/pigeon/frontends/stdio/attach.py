@@ -7,7 +7,6 @@ unnoticed, and when its input ends, the conversation continues without it.
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 from collections.abc import Awaitable
 from contextlib import suppress
@@ -25,6 +24,7 @@ from pigeon.sdk.records import event_of
 from pigeon.sdk.remote.addresses import ServedAddress
 from pigeon.sdk.remote.served_transport import ServedPlace, ServedTransport, find_served_place
 from pigeon.system.clock import SteadyLoop
+from pigeon.system.collector import resume_collecting
 from pigeon.system.environment import Environment
 from pigeon.transport import exit_codes, stdio
 from pigeon.transport.reader import DEFAULT_CAP, Framing, Reader
@@ -53,8 +53,7 @@ def run_attach(call: CommandCall) -> int:
     dialect = make_dialect(name, __version__, variables)
     # Before the loop: it opens descriptors, and would get 0 or 1 where the host closed them.
     descriptors = stdio.claim_stdio()
-    gc.freeze()
-    gc.enable()
+    resume_collecting()
     code = SteadyLoop().run_until_complete(_relay(place, token, patience, dialect, descriptors))
     die_if_interrupted(code)
     return code

@@ -8,7 +8,6 @@ share nothing: keys are answered whatever the agent does, and an agent that dies
 from __future__ import annotations
 
 import asyncio
-import gc
 import importlib
 import os
 import signal
@@ -32,6 +31,7 @@ from pigeon.frontends.terminal.transcript import ChatTranscript
 from pigeon.frontends.terminal.view import View
 from pigeon.frontends.terminal.widgets import Widgets
 from pigeon.sdk.errors import ProcessDied
+from pigeon.system.collector import resume_collecting
 from pigeon.system.environment import Environment
 from pigeon.transport import exit_codes
 from pigeon.wire.base import value_or_default
@@ -182,8 +182,7 @@ class _ChatProgram:
         self._client = client
         await client.open()
         # `main` switched the collector off: nothing created during the start is garbage.
-        gc.freeze()
-        gc.enable()
+        resume_collecting()
         self._errors.show_in(view)
         chat = Chat(
             conversation=client,

@@ -7,7 +7,6 @@ conversation share: `pi-latest` with numbered events and all features.
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -26,6 +25,7 @@ from pigeon.rpc.host import Host
 from pigeon.rpc.worker_link import WorkerLink
 from pigeon.secrets.redactor import Redactor
 from pigeon.system.clock import SteadyLoop
+from pigeon.system.collector import resume_collecting
 from pigeon.system.environment import Environment
 from pigeon.transport.event_log import EventLog, lines_since, lock_log_within
 from pigeon.transport.reader import DEFAULT_CAP
@@ -56,8 +56,7 @@ class Seat:
     def on_host_ready(self, host: Host) -> None:
         """Called before the conversation is served: the collector was off during the start, which creates no
         garbage."""
-        gc.freeze()
-        gc.enable()
+        resume_collecting()
 
 
 ALONE = Seat()
