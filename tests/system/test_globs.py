@@ -12,6 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fakes.clock import within
+from pigeon.system import globs
 from pigeon.system.globs import (
     Matcher,
     compile_any_text_glob,
@@ -156,3 +157,15 @@ def test_the_patterns_of_a_thousand_rules_are_compiled_once(compile_glob: Any) -
         return int(compile_glob.cache_info().misses)
 
     assert use_all() == use_all()
+
+
+def test_a_text_pattern_whose_words_are_missing_needs_no_expression(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+    really_compile = globs._compile_any_text
+    monkeypatch.setattr(globs, "_compile_any_text", lambda pattern: made.append(pattern) or really_compile(pattern))
+    matches = compile_any_text_glob("never-compiled git push *")
+    assert not matches("\0git pull\0\0make\0")
+    assert made == []
+    assert matches("\0make\0\0never-compiled git push --force\0")
+    assert not matches("\0x never-compiled git push --force\0")
+    assert made == ["never-compiled git push *"]

@@ -97,17 +97,31 @@ def compile_text_glob(pattern: str, classes: bool = True) -> Matcher:
 def compile_any_text_glob(pattern: str) -> Matcher:
     """The same for any of several texts, joined with two NULs between them; only `*` and `?` are special.
 
-    One search over all of them is much faster than a match of each.
+    One search over all of them is much faster than a match of each. Most patterns never need it, because a literal
+    part of them is in none of the texts, so the expression is made when it is needed first.
     """
+    literals = [literal for literal in re.split(r"[*?]+", pattern) if literal]
+    search: Callable[[str], object] | None = None
+
+    def matches(texts: str) -> bool:
+        nonlocal search
+        if not all(literal in texts for literal in literals):
+            return False
+        if search is None:
+            search = _compile_any_text(pattern)
+        return search(texts) is not None
+
+    return matches
+
+
+def _compile_any_text(pattern: str) -> Callable[[str], object]:
     pieces = ["".join("[^\0]" if sign == "?" else re.escape(sign) for sign in piece) for piece in pattern.split("*")]
     if len(pieces) == 1:
         expression = f"\0{pieces[0]}\0"
     else:
         middle = "".join(f"(?>[^\0]*?{piece})" for piece in pieces[1:-1] if piece)
         expression = f"\0{pieces[0]}{middle}[^\0]*{pieces[-1]}\0"
-    literals = [literal for literal in re.split(r"[*?]+", pattern) if literal]
-    search = re.compile(expression, re.DOTALL).search
-    return lambda texts: all(literal in texts for literal in literals) and search(texts) is not None
+    return re.compile(expression, re.DOTALL).search
 
 
 def glob_to_regex(pattern: str, syntax: GlobSyntax = _PLAIN) -> str:
