@@ -185,3 +185,29 @@ def test_a_deleted_session_stays_inside_the_trash_whatever_its_id_is(session_id:
     store = SessionFolders.from_agent_dir("/agent")
     folder = store.new_trash_path(session_id, "2026-11-15T17:55:01.530Z")
     assert os.path.dirname(os.path.normpath(folder)) == store.trash
+
+
+def test_only_files_that_can_have_an_id_are_opened_to_find_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    read = listing.header_of
+    monkeypatch.setattr(
+        "pigeon.session.history.session_folders.header_of", lambda path: opened.append(path) or read(path)
+    )
+    store = SessionFolders.from_agent_dir(str(tmp_path / "agent"))
+    folder = Path(store.folder_of("/a"))
+    folder.mkdir(parents=True)
+    paths = {}
+    for session_id in ("one", "only_two", "three"):
+        paths[session_id] = Path(store.new_file_path(str(folder), session_id, 0))
+        paths[session_id].write_text(f'{{"type":"session","id":"{session_id}","version":3}}\n')
+    kept = folder / "kept.jsonl"
+    kept.write_text('{"type":"session","id":"four","version":3}\n')
+    assert SessionFolders.find_by_id(str(folder), "only_two") == str(paths["only_two"])
+    assert set(opened) <= {str(paths["only_two"]), str(kept)}
+    assert SessionFolders.find_by_id(str(folder), "four") == str(kept)
+    assert SessionFolders.find_by_id(str(folder), "on") is None
+    opened.clear()
+    assert store.resolve("thr", str(folder)) == (str(paths["three"]), True)
+    assert set(opened) == {str(paths["three"]), str(kept)}
+    with pytest.raises(Refusal, match="several sessions"):
+        store.resolve("on", str(folder))

@@ -29,6 +29,8 @@ from pigeon.wire.errors import Refusal
 _SUFFIX = ".jsonl"
 _AGENTS_SUFFIX = "-agents"
 MOST_NAMED = 20
+# A time and an id, as `new_file_path` names a session and all of pi's family do.
+_GIVEN_NAME = re.compile(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d-\d{3}Z_(.+)\.jsonl")
 
 
 class SessionFolders:
@@ -128,9 +130,9 @@ class SessionFolders:
     # Finding and listing
 
     @staticmethod
-    def list_files(folder: str) -> list[str]:
-        """The session files of one folder, most recently changed first."""
-        return [path for _, path in sorted(_list_dated_files(folder), reverse=True)]
+    def list_files(folder: str, is_wanted: Callable[[str], bool] = lambda name: True) -> list[str]:
+        """The session files of one folder whose names are wanted, most recently changed first."""
+        return [path for _, path in sorted(_list_dated_files(folder, is_wanted), reverse=True)]
 
     @staticmethod
     def find_newest(folder: str, cwd: str | None = None) -> str | None:
@@ -149,7 +151,7 @@ class SessionFolders:
     @staticmethod
     def find_by_id(folder: str, session_id: str) -> str | None:
         """The file of the session with exactly this id in this folder, even one that is just being created."""
-        for path in SessionFolders.list_files(folder):
+        for path in SessionFolders.list_files(folder, lambda name: _id_by_name(name) in (session_id, None)):
             header = header_of(path)
             if header["id"] == session_id if header is not None else _is_named_for(path, session_id):
                 return path
@@ -166,7 +168,7 @@ class SessionFolders:
         Raises a `Refusal` that lists the sessions if several match.
         """
         begun: list[tuple[str, str, bool]] = []
-        for path, here in self._candidates(folder):
+        for path, here in self._candidates(folder, lambda name: (_id_by_name(name) or reference).startswith(reference)):
             header = header_of(path)
             if header is not None and header["id"] == reference:
                 return path, here
@@ -180,12 +182,12 @@ class SessionFolders:
             raise Refusal(f"'{reference}' is the beginning of several sessions; give more of the id of one:\n{listed}")
         return (near[0][1], near[0][2]) if near else None
 
-    def _candidates(self, folder: str) -> Iterator[tuple[str, bool]]:
-        for path in self.list_files(folder):
+    def _candidates(self, folder: str, is_wanted: Callable[[str], bool]) -> Iterator[tuple[str, bool]]:
+        for path in self.list_files(folder, is_wanted):
             yield path, True
         for other in self.folders():
             if other != folder:
-                for path in self.list_files(other):
+                for path in self.list_files(other, is_wanted):
                     yield path, False
 
     @staticmethod
@@ -233,12 +235,21 @@ def _is_named_for(path: str, session_id: str) -> bool:
     return path.endswith(f"_{session_id}{_SUFFIX}")
 
 
-def _list_dated_files(folder: str) -> list[tuple[int, str]]:
+def _id_by_name(name: str) -> str | None:
+    """The id of the session in a file with a name that sessions get; None if only the file itself says it.
+
+    Of thousands of sessions none has to be opened to find one.
+    """
+    match = _GIVEN_NAME.fullmatch(name)
+    return None if match is None else match[1]
+
+
+def _list_dated_files(folder: str, is_wanted: Callable[[str], bool] = lambda name: True) -> list[tuple[int, str]]:
     """The session files of one folder with their modification times; unreadable ones are left out."""
     found: list[tuple[int, str]] = []
     with suppress(OSError), os.scandir(folder) as items:
         for item in items:
-            if item.name.endswith(_SUFFIX):
+            if item.name.endswith(_SUFFIX) and is_wanted(item.name):
                 with suppress(OSError):
                     about = item.stat()
                     if stat.S_ISREG(about.st_mode):
