@@ -42,6 +42,7 @@ For an introduction, see the [tutorial](../tutorial.md) and [Pigeon in Python pr
 * [Agents that an agent starts](#agents-that-an-agent-starts): `AgentType`, `SpawnedRun`
 * [Tools](#tools), [permissions](#permissions), [images](#images)
 * [Errors](#errors)
+* [Session stores](#session-stores): `SessionStore`, `FileStore`, `PostgresStore`
 * [Testing](#testing): `pigeon.testing`
 * Records: [events](#events), [pieces of an answer](#pieces-of-an-answer), [dialogs](#dialogs), [messages](#messages),
   [content](#content), [answers to commands](#answers-to-commands), [other records](#other-records)
@@ -61,6 +62,7 @@ ALIASES = {
     "the same ones later in the session; anything else is a no.",
     "ImageLike": "An image: a path, bytes, a Pillow image, or a record with the image in base64.",
 }
+STORE_METHODS = ("create", "acquire", "renew", "release", "append", "read", "list", "search", "delete")
 BY_HAND = ("prompt", "run", "spawn", "events", "steer", "follow_up", "set_tools", "send", "open", "close")
 _ENTRY = re.compile(r"^ {4}(\*{0,2}\w+): (.+)$")
 
@@ -285,8 +287,9 @@ def batches() -> str:
 
 
 def small_things() -> str:
-    """Results, limits, tools, permissions, images, testing."""
+    """Results, limits, tools, permissions, images, session stores, testing."""
     helpers = [pigeon.testing.scripted, pigeon.testing.call, pigeon.testing.value, pigeon.testing.failure]
+    helpers.append(pigeon.testing.check_session_store)
     return _parts(
         "## Results and limits",
         _class(pigeon.Result),
@@ -307,6 +310,12 @@ def small_things() -> str:
         "### ImageLike",
         ALIASES["ImageLike"],
         errors(),
+        "## Session stores",
+        _class(pigeon.SessionStore, members=STORE_METHODS),
+        _class(pigeon.FileStore),
+        _class(pigeon.PostgresStore, members=("open", "close", "migrate")),
+        _class(pigeon.Lease),
+        _class(pigeon.StoredSession),
         "## Testing",
         *[_function(one, f"pigeon.testing.{one.__name__}") for one in helpers],
     )

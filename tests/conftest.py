@@ -17,6 +17,7 @@ from support.agent_process import command_line
 from support.fork_server import can_fork_agents, start_early, stop_servers
 from support.open_files import list_open_files
 from support.pigeon_serve import stop_shared_server
+from support.postgres import make_database, stop_postgres
 from support.run_times import RunTimes, is_controller, is_whole, sort_longest_first
 
 LONGEST_TEMPORARY_FOLDER = 20
@@ -70,6 +71,7 @@ def pytest_unconfigure() -> None:
     # In this order: `pigeon serve` is forked as well, and killed with the fork server it would leave its workers.
     stop_shared_server()
     stop_servers()
+    stop_postgres()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -87,6 +89,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     from xdist.scheduler import WorkStealingScheduling
 
     return WorkStealingScheduling(config, log)
+
+
+@pytest.fixture
+def postgres_url() -> str:
+    """An empty database of the server that all tests of a run share."""
+    return make_database()
 
 
 @pytest.fixture

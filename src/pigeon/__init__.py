@@ -44,6 +44,16 @@ if TYPE_CHECKING:
     from pigeon.sdk.tools import HostFunction as HostFunction
     from pigeon.sdk.tools import ToolContext as ToolContext
     from pigeon.sdk.tools import tool as tool
+    from pigeon.session.history.file_store import FileStore as FileStore
+    from pigeon.store.postgres import PostgresStore as PostgresStore
+    from pigeon.store.protocol import Lease as Lease
+    from pigeon.store.protocol import PositionMismatch as PositionMismatch
+    from pigeon.store.protocol import SessionExists as SessionExists
+    from pigeon.store.protocol import SessionNotFound as SessionNotFound
+    from pigeon.store.protocol import SessionStore as SessionStore
+    from pigeon.store.protocol import StaleEpoch as StaleEpoch
+    from pigeon.store.protocol import StoredSession as StoredSession
+    from pigeon.store.protocol import StoreUnavailable as StoreUnavailable
 
     # records
     from pigeon.wire.agents import AgentInfo as AgentInfo
@@ -279,6 +289,11 @@ _HOMES = {
     "pigeon.sdk.spawned_runs": "SpawnedRun",
     "pigeon.sdk.sync": "SyncAgent SyncClient run_sync",
     "pigeon.sdk.tools": "HostFunction ToolContext tool",
+    "pigeon.session.history.file_store": "FileStore",
+    "pigeon.store.postgres": "PostgresStore",
+    "pigeon.store.protocol": (
+        "Lease PositionMismatch SessionExists SessionNotFound SessionStore StaleEpoch StoredSession StoreUnavailable "
+    ),
     # lazy records
     "pigeon.wire.agents": (
         "AgentInfo AgentList AgentMerged AgentMessages AgentStarted AgentType AgentWork JobInfo JobList "

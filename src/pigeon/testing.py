@@ -7,6 +7,8 @@
 `scripted` writes the replies to a file and gives the name of a model that reads them, which works wherever a model is
 named: `Agent(model=)`, `run_sync(model=)`, and `--model` of a `Client`'s command. A reply is a text, a dictionary in
 the form of `docs/scripted-models.md`, or what the small functions here make.
+
+`check_session_store` tests a session store of your own.
 """
 
 from __future__ import annotations
@@ -16,6 +18,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+
+from pigeon.store.checks import check_session_store as check_session_store  # noqa: PLC0414 - exported
 
 Reply = str | Mapping[str, Any]
 

@@ -62,6 +62,8 @@ EXCEPTIONS = {
     "pigeon.cli.commands.warm._locked_folder": _OWN_COMMAND,
     "pigeon.system.process.warm.server._accept": "a program without an event loop, whose socket does not wait",
     "pigeon.system.process.messages.receive_unopened": "of the event loop, no socket waits; others are of programs",
+    "pigeon.session.history.file_store._locked_note": "called by functions for threads",
+    "pigeon.session.history.file_store._write_note": "called by functions for threads",
     "pigeon.config.file_editing.change_file": "for commands of their own, which have no event loop",
     "pigeon.frontends.acp.command.set_up_key": "a command of its own, which has no event loop",
     "pigeon.system.process.foreground.run_in_foreground": "a person's editor; the command that opens it has no loop",

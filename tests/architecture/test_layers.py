@@ -23,7 +23,8 @@ EDGES: dict[str, set[str]] = {
     "permissions": {"wire", "system", "agent", "config", "session", "tools.catalog", "tools.server_tools"},
     "providers": {"wire", "system", "agent", "secrets"},
     "tools": {"wire", "system", "agent", "sandbox", "config", "secrets", "session"},
-    "session": {"agent", "wire", "system"},
+    "store": {"wire", "system"},
+    "session": {"agent", "wire", "store", "system"},
     "rpc": {"session", "dialects", "transport", "wire"},
     "subagents": {
         *("agent", "config", "permissions", "resources", "sandbox", "secrets", "session", "system", "tools", "wire"),
@@ -91,7 +92,7 @@ EDGES: dict[str, set[str]] = {
         *("agent.tool_facts", "tools.catalog", "transport", "wire", "system"),
     },
     "sdk": {"app", "rpc", "extensions.public.tool_def", "tools.images.header", "transport", "wire", "system"},
-    "testing": {"providers.scripted", "wire"},
+    "testing": {"providers.scripted", "store.checks", "wire"},
 }
 UNBOUND = {"app", "cli", ""}  # they put the pieces together; "" is the package itself and its `__main__`
 

@@ -16,6 +16,7 @@ from pigeon.wire.steering import Limits
 
 if TYPE_CHECKING:
     from pigeon.dialects.base import Dialect
+    from pigeon.store.protocol import SessionStore
     from pigeon.wire.agents import AgentType
     from pigeon.wire.choices import ApprovalMode, ToolOffer
     from pigeon.wire.commands import InterruptMode
@@ -42,7 +43,8 @@ class AgentOptions(Struct, frozen=True, kw_only=True):
     api_key: str | None = None
     thinking: str | None = None
 
-    # The conversation to begin with: at most one of the first five. An empty `resume` asks a person.
+    # The conversation to begin with: at most one of the first five. An empty `resume` asks a person. `store` is an
+    # address, as of `--store`, or a store.
     session: str | None = None
     session_id: str | None = None
     resume: str | None = None
@@ -50,6 +52,7 @@ class AgentOptions(Struct, frozen=True, kw_only=True):
     fork: str | None = None
     no_session: bool = False
     session_dir: str | None = None
+    store: str | SessionStore | None = None
     name: str | None = None
 
     # Tools by name or pattern, or changes (`+name`, `-name`); `None` leaves the choice to the session and the settings.

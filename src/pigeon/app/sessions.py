@@ -6,12 +6,14 @@ import re
 from collections.abc import Callable
 
 from pigeon.app.options import AgentOptions
+from pigeon.app.stores import find_store
 from pigeon.config.settings import Settings
 from pigeon.session.history.journal import Journal
 from pigeon.session.history.listing import header_of
 from pigeon.session.history.reading import load_session
 from pigeon.session.history.repository import SessionRepository
 from pigeon.session.history.session_folders import SessionFolders
+from pigeon.store.addresses import FILES
 from pigeon.system.environment import Environment
 from pigeon.wire.base import Absent
 from pigeon.wire.errors import Refusal, StartupError, UsageError
@@ -32,7 +34,10 @@ def make_repository(
     own = options.session_dir or environment.variables.get("PI_CODING_AGENT_SESSION_DIR")
     if not own and not isinstance(settings.session_dir, Absent):
         own = settings.session_dir
+    kept = find_store(options.store, environment)
     store = SessionFolders.from_agent_dir(agent_dir)
+    if isinstance(kept, str) and kept.startswith(FILES):
+        store = SessionFolders(environment.absolute_path(kept.removeprefix(FILES)))
     folder = environment.absolute_path(own) if own else store.folder_of(cwd)
     return SessionRepository(
         folder, store, not options.no_session, environment.now, report, environment.absolute_path, mask, environment.ids

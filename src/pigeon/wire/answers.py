@@ -345,9 +345,10 @@ class Navigated(Record, kw_only=True):
 
 
 class SessionRow(Record, kw_only=True):
-    """One session of `list_sessions`; `inUse`, whether another process writes it, is there with `sessionId` only."""
+    """One session of `list_sessions`; `inUse`, whether another process writes it, is there with `sessionId` only. A
+    session in a database has no `path`: commands that take the path of a session take its `id` then."""
 
-    path: str
+    path: str | Absent = ABSENT
     id: str
     cwd: str
     created: str
@@ -356,6 +357,11 @@ class SessionRow(Record, kw_only=True):
     first_message: str | Absent = ABSENT
     parent_session: str | Absent = ABSENT
     in_use: bool | Absent = ABSENT
+
+    @property
+    def reference(self) -> str:
+        """What opens the session: its path, or its id if it has none."""
+        return self.id if isinstance(self.path, Absent) else self.path
 
 
 class Sessions(Record, kw_only=True):

@@ -7,7 +7,7 @@ from typing import get_args
 
 from pigeon.frontends.acp.arguments import ACP
 from pigeon.frontends.batch.arguments import BATCH
-from pigeon.frontends.call import JSON, Action, CommandCall, CommandDeclaration
+from pigeon.frontends.call import JSON, Action, CommandCall, CommandDeclaration, Row
 from pigeon.frontends.serve.arguments import SERVE
 from pigeon.frontends.stdio.arguments import ATTACH
 from pigeon.wire.choices import DialectName, to_alternatives
@@ -17,6 +17,12 @@ def _run_sessions(call: CommandCall) -> int:
     from pigeon.cli.commands.sessions import run_sessions
 
     return run_sessions(call)
+
+
+def _run_store(call: CommandCall) -> int:
+    from pigeon.cli.commands.store import run_store
+
+    return run_store(call)
 
 
 def _run_models(call: CommandCall) -> int:
@@ -90,6 +96,7 @@ def _run_help(call: CommandCall) -> int:
     return show_help(call.word_at(0), call.environment.called)
 
 
+STORE: Row = ("--store", "URL", "where conversations are kept: postgresql://..., file:DIR, pgserver:; or PIGEON_STORE")
 SESSIONS = CommandDeclaration(
     name="sessions",
     summary="list, search, show, export, rename and delete conversations",
@@ -103,11 +110,14 @@ SESSIONS = CommandDeclaration(
         Action("delete", ("ID",), "move a session to the trash"),
         Action("undelete", ("[ID]",), "restore a session from the trash; without an ID, the one deleted last"),
         Action("trash", (), "list the deleted sessions"),
+        Action("copy", ("[ID]",), "copy a session, or with --all every one, to another store (--to URL)"),
     ),
     options=(
         ("--all -a", "", "include the sessions of all folders"),
         ("--limit", "N", "list at most N sessions (default: 50)"),
         ("--session-dir", "DIR", "look for sessions in this folder"),
+        STORE,
+        ("--to", "URL", "with copy: the store that gets the copies"),
         ("--format", "FORMAT", "with export: html (the default), or atif for training and Harbor"),
         ("--leaf", "ENTRY", "with --format atif: export the branch that ends in this entry instead of the active one"),
         JSON,
@@ -119,6 +129,32 @@ SESSIONS = CommandDeclaration(
         ("pigeon sessions export 019a run.json --format atif", "a trajectory, with its images in a folder beside it"),
         ("pigeon sessions delete 019a", "delete it; `pigeon sessions undelete` restores it"),
         ("pigeon --session 019a", "continue it"),
+        (
+            "pigeon sessions copy --all --to postgresql://db/pigeon",
+            "copy all to a database",
+        ),
+    ),
+)
+STORES = CommandDeclaration(
+    name="store",
+    summary="create, check and print the store of conversations: files, or PostgreSQL",
+    run=_run_store,
+    actions=(
+        Action("check", (), "connect, and say what is guaranteed"),
+        Action("init", (), "create the store in a database; does nothing if there is one"),
+        Action("migrate", (), "bring the store to the version of this program"),
+        Action("dump", (), "print every row as JSON (--jsonl)"),
+        Action("audit", (), "print who did what and when (--jsonl)"),
+    ),
+    options=(
+        STORE,
+        ("--jsonl", "", "with dump and audit: one object on each line"),
+        ("--session", "ID", "with dump: this session only"),
+    ),
+    examples=(
+        ("pigeon store init --store postgresql://pigeon@db/pigeon", "create the tables"),
+        ("pigeon --store postgresql://pigeon@db/pigeon", "a conversation that is kept there"),
+        ("PIGEON_STORE=pgserver: pigeon store check", "the embedded database, with its data in the agent's folder"),
     ),
 )
 REPLAY = CommandDeclaration(
@@ -301,7 +337,8 @@ WARM = CommandDeclaration(
         ("pigeon warm --stop", "from now on, every call starts by itself"),
     ),
 )
-_ALL = (SESSIONS, REPLAY, MODELS, CONFIG, DOCTOR, DEMO, MCP, SERVE, ATTACH, BATCH, ACP, WARM, COMPLETIONS, SCHEMA, HELP)
+_OF_HOSTS = (SERVE, ATTACH, BATCH, ACP, WARM, COMPLETIONS, SCHEMA)
+_ALL = (SESSIONS, STORES, REPLAY, MODELS, CONFIG, DOCTOR, DEMO, MCP, *_OF_HOSTS, HELP)
 COMMANDS = {one.name: one for one in _ALL}
 # By the name that the program is called by; other names have `COMMANDS` alone.
 _OF_FAMILY = {"omp": (FAMILY_MODELS,), "xcsh": (FAMILY_MODELS,)}

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pigeon.app.options import AgentOptions
 from pigeon.app.pages import export_session_page, export_trajectory
 from pigeon.app.sessions import make_repository
+from pigeon.app.stores import find_store_address
 from pigeon.config.layers import Layers
 from pigeon.frontends.call import CommandCall
 from pigeon.frontends.printing import format_table, print_line, print_to_stderr
@@ -20,6 +21,7 @@ from pigeon.session.history.reading import LoadedSession, load_session
 from pigeon.session.history.repository import SessionRepository
 from pigeon.session.history.trash import SessionTrash, TrashedSession
 from pigeon.session.history.views import clean_name, session_name_of, stats_of
+from pigeon.store.addresses import FILES
 from pigeon.system.environment import Environment
 from pigeon.transport import exit_codes
 from pigeon.wire import codec
@@ -37,6 +39,13 @@ EXPORT_FORMATS = ("html", "atif")
 
 def run_sessions(call: CommandCall) -> int:
     """Run one of the actions; raises `StartupError` for a missing session."""
+    from pigeon.cli.commands.stored_sessions import copy_sessions, run_stored_sessions
+
+    address = find_store_address(call.options.get("store"), call.environment)
+    if call.action == "copy":
+        return copy_sessions(call)
+    if address is not None and not address.startswith(FILES):
+        return run_stored_sessions(call)
     sessions = _Sessions(call)
     actions: dict[str, Callable[[], int]] = {
         "list": sessions.print_newest,
@@ -66,11 +75,13 @@ class _Sessions:
         self._call = call
         self._environment = call.environment
         agent_dir = call.environment.agent_dir()
-        self._repository = _make_repository(call.environment, agent_dir, call.options.get("session_dir"))
+        self._repository = _make_repository(
+            call.environment, agent_dir, call.options.get("session_dir"), call.options.get("store")
+        )
         self._trash = SessionTrash(self._repository.store, call.environment.now)
 
     def print_newest(self) -> int:
-        rows = self._read_rows(_parse_limit(self._call.options.get("limit")))
+        rows = self._read_rows(parse_limit(self._call.options.get("limit")))
         if not rows and not self._call.has_option("json"):
             elsewhere = "" if self._call.has_option("all") else " `pigeon sessions --all` lists those of other folders."
             print_to_stderr(
@@ -82,45 +93,21 @@ class _Sessions:
 
     def search(self) -> int:
         wanted = " ".join(self._call.words).casefold()
-        found = [row for row in self._read_rows(sys.maxsize) if wanted in _read_texts(row.path).casefold()]
+        found = [row for row in self._read_rows(sys.maxsize) if wanted in _read_texts(row.reference).casefold()]
         if not found and not self._call.has_option("json"):
             elsewhere = "" if self._call.has_option("all") else " To search all folders, add --all."
             print_to_stderr(f'No session contains "{" ".join(self._call.words)}".{elsewhere}')
             return exit_codes.FAILED
-        self._print_rows(found[: _parse_limit(self._call.options.get("limit"))])
+        self._print_rows(found[: parse_limit(self._call.options.get("limit"))])
         return exit_codes.OK
 
     def show(self) -> int:
         path = self.find_file(self._call.words[0])
-        loaded = _load_existing(path)
-        if self._call.has_option("json"):
-            print_line(json.dumps([loaded.header, *(line.to_plain() for line in loaded.lines)], indent=2))
-            return exit_codes.OK
-        stats = stats_of(str(loaded.header.get("id", "")), path, loaded.lines)
-        name = session_name_of(loaded.lines)
-        if name:
-            print_line(name)
-        print_line(f"{loaded.header.get('id')}  {str(loaded.header.get('timestamp', ''))[:16].replace('T', ' ')}")
-        print_line(f"{loaded.header.get('cwd', '')}  {stats.total_messages} messages, ${stats.cost:.4f}")
-        for line in loaded.lines:
-            entry = line.entry
-            if isinstance(entry, MessageEntry):
-                _show_message(entry.message)
-            elif isinstance(entry, CompactionEntry):
-                print_line(f"\n[older messages were summarized]\n{entry.summary.strip()}")
+        print_conversation(self._call, _load_existing(path), path)
         return exit_codes.OK
 
     def export(self) -> int:
-        path, asked = self.find_file(self._call.words[0]), self._call.word_at(1)
-        form, leaf = self._call.options.get("format") or "html", self._call.options.get("leaf") or ""
-        if form not in EXPORT_FORMATS:
-            raise UsageError(f'--format must be one of {", ".join(EXPORT_FORMATS)}; got "{form}"')
-        if leaf and form != "atif":
-            raise UsageError("--leaf needs --format atif; a page has all branches")
-        if form == "atif":
-            print_line(f"Exported to: {export_trajectory(self._environment, path, asked, leaf)}")
-        else:
-            print_line(f"Exported to: {export_session_page(self._environment, path, asked, by_title=True)}")
+        export_file(self._call, self.find_file(self._call.words[0]))
         return exit_codes.OK
 
     def rename(self) -> int:
@@ -180,15 +167,7 @@ class _Sessions:
                 yield self._repository.store.id_in_name(path)
 
     def _print_rows(self, rows: list[SessionRow]) -> None:
-        if self._call.has_option("json"):
-            print_line(json.dumps([codec.to_plain(row) for row in rows], indent=2))
-            return
-        lines = []
-        for id, row in zip(_shorten_ids([row.id for row in rows], self._known_ids()), rows, strict=True):
-            folder = (_abbreviate_home(row.cwd, self._environment.home),) if self._call.has_option("all") else ()
-            lines.append((id, row.modified[:16].replace("T", " "), *folder, title_of(row)))
-        heads = ("id", "changed (UTC)", *(("folder",) if self._call.has_option("all") else ()), "session")
-        print_line(format_table([heads, *lines]))
+        print_rows(self._call, rows, self._known_ids())
 
     def find_file(self, reference: str) -> str:
         """The file of a session: a path, an id or its beginning, of any folder."""
@@ -205,15 +184,18 @@ class _Sessions:
         return found[0]
 
 
-def _make_repository(environment: Environment, agent_dir: str, session_dir: str | None) -> SessionRepository:
+def _make_repository(
+    environment: Environment, agent_dir: str, session_dir: str | None, store: str | None
+) -> SessionRepository:
     layers = Layers(agent_dir, lambda problem: print_to_stderr(f"Warning: {problem}"))
-    options = AgentOptions(session_dir=session_dir)
+    options = AgentOptions(session_dir=session_dir, store=store)
     return make_repository(
         options, environment, layers.settings, agent_dir, environment.cwd or "/", print_to_stderr, Redactor().mask
     )
 
 
-def _parse_limit(asked: str | None) -> int:
+def parse_limit(asked: str | None) -> int:
+    """The value of `--limit`; raises `UsageError`."""
     if asked is None:
         return MOST_LISTED
     if not re.fullmatch("0*[1-9][0-9]{0,17}", asked):
@@ -226,6 +208,52 @@ def _load_existing(path: str) -> LoadedSession:
     if loaded is None:
         raise StartupError(f"There is nothing in {path} yet")
     return loaded
+
+
+def print_rows(call: CommandCall, rows: Sequence[SessionRow], known: Iterable[str]) -> None:
+    """A list of sessions; ids are as short as they are unique among those that are `known`."""
+    if call.has_option("json"):
+        print_line(json.dumps([codec.to_plain(row) for row in rows], indent=2))
+        return
+    lines = []
+    for id, row in zip(_shorten_ids([row.id for row in rows], known), rows, strict=True):
+        folder = (_abbreviate_home(row.cwd, call.environment.home),) if call.has_option("all") else ()
+        lines.append((id, row.modified[:16].replace("T", " "), *folder, title_of(row)))
+    heads = ("id", "changed (UTC)", *(("folder",) if call.has_option("all") else ()), "session")
+    print_line(format_table([heads, *lines]))
+
+
+def print_conversation(call: CommandCall, loaded: LoadedSession, path: str | None) -> None:
+    """A conversation as text, or its lines as JSON."""
+    if call.has_option("json"):
+        print_line(json.dumps([loaded.header, *(line.to_plain() for line in loaded.lines)], indent=2))
+        return
+    stats = stats_of(str(loaded.header.get("id", "")), path, loaded.lines)
+    name = session_name_of(loaded.lines)
+    if name:
+        print_line(name)
+    print_line(f"{loaded.header.get('id')}  {str(loaded.header.get('timestamp', ''))[:16].replace('T', ' ')}")
+    print_line(f"{loaded.header.get('cwd', '')}  {stats.total_messages} messages, ${stats.cost:.4f}")
+    for line in loaded.lines:
+        entry = line.entry
+        if isinstance(entry, MessageEntry):
+            _show_message(entry.message)
+        elif isinstance(entry, CompactionEntry):
+            print_line(f"\n[older messages were summarized]\n{entry.summary.strip()}")
+
+
+def export_file(call: CommandCall, path: str) -> None:
+    """Write a session file in the format that the call asks for."""
+    asked, environment = call.word_at(1), call.environment
+    form, leaf = call.options.get("format") or "html", call.options.get("leaf") or ""
+    if form not in EXPORT_FORMATS:
+        raise UsageError(f'--format must be one of {", ".join(EXPORT_FORMATS)}; got "{form}"')
+    if leaf and form != "atif":
+        raise UsageError("--leaf needs --format atif; a page has all branches")
+    if form == "atif":
+        print_line(f"Exported to: {export_trajectory(environment, path, asked, leaf)}")
+    else:
+        print_line(f"Exported to: {export_session_page(environment, path, asked, by_title=True)}")
 
 
 def _shorten_ids(ids: Sequence[str], known: Iterable[str]) -> Iterator[str]:

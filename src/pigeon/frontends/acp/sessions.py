@@ -174,7 +174,7 @@ class EditorSessions:
         if not _is_same_folder(row.cwd, params.cwd):
             raise bad_params_error(f'The session belongs to another folder: "cwd" must be {row.cwd}')
         _check_not_in_use(row)
-        return await self._open(replace(beginning, session=row.path), servers)
+        return await self._open(replace(beginning, session=row.reference), servers)
 
     async def fork(self, params: OpenSessionParams) -> dict[str, Json]:
         """session/fork: a new session with a copy of the conversation so far."""
@@ -188,7 +188,7 @@ class EditorSessions:
             if source is None:
                 raise
         else:
-            beginning = replace(beginning, fork=row.path)
+            beginning = replace(beginning, fork=row.reference)
         return await self._open_new(beginning, params)
 
     async def list_sessions(self, params: ListSessionsParams) -> dict[str, Json]:
@@ -224,7 +224,7 @@ class EditorSessions:
             await self._close_if_open(params.session_id)
             for row in (await conversation.list_sessions(scope="all", session_id=params.session_id)).sessions:
                 _check_not_in_use(row)
-                await conversation.delete_session(row.path)
+                await conversation.delete_session(row.reference)
         return {}
 
     async def set_title(self, params: SetTitleParams) -> dict[str, Json]:
@@ -239,7 +239,7 @@ class EditorSessions:
                 return {"title": title}
             row = await self._find_saved(params.session_id, self._cwd)
             _check_not_in_use(row)
-            conversation = await _begin_uncancelled(self._begin(Beginning(cwd=row.cwd, session=row.path)))
+            conversation = await _begin_uncancelled(self._begin(Beginning(cwd=row.cwd, session=row.reference)))
             try:
                 await conversation.set_session_name(title)
             finally:
@@ -458,7 +458,7 @@ def _check_not_in_use(row: SessionRow) -> None:
     if row.in_use is True:
         raise RpcError(
             INVALID_REQUEST,
-            f"The session is in use: another process is writing {row.path}. Close it there first, or fork it",
+            f"The session is in use: another process is writing {row.reference}. Close it there first, or fork it",
         )
 
 

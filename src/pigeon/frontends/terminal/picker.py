@@ -29,7 +29,7 @@ def pick_session(folder: str, terminal: str = "/dev/tty") -> str:
         chosen = screen.readline().decode("utf-8", "replace").strip()
     if not chosen.isdecimal() or not 1 <= int(chosen) <= len(rows):
         raise StartupError("No session was chosen")
-    return rows[int(chosen) - 1].path
+    return rows[int(chosen) - 1].reference
 
 
 def _open_without_adopting(path: str, flags: int) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Sequence
 from operator import attrgetter, eq
 from typing import Any
 
@@ -116,7 +117,14 @@ def load_session(path: str) -> LoadedSession | None:
     if raw is None or has_unfinished_header(raw):
         return None
     header_line, *pieces = raw.lstrip().split(b"\n")
-    header = _parse_header(header_line, path)
+    loaded = parse_session(header_line, pieces, path)
+    loaded.needs_newline, loaded.size, loaded.stamp = not raw.endswith(b"\n"), raw.rfind(b"\n") + 1, stamp
+    return loaded
+
+
+def parse_session(header_line: bytes, pieces: Sequence[bytes], where: str) -> LoadedSession:
+    """The session in these lines; raises `Refusal` that says where it is."""
+    header = _parse_header(header_line, where)
     from pigeon.system.garbage import pausing_garbage_collection
 
     with pausing_garbage_collection():
@@ -125,7 +133,7 @@ def load_session(path: str) -> LoadedSession | None:
     if rewritten:
         header, lines = migrate_session(header, lines)
         header_line = codec.encode(header)
-    return LoadedSession(header, header_line, lines, not raw.endswith(b"\n"), rewritten, raw.rfind(b"\n") + 1, stamp)
+    return LoadedSession(header, header_line, lines, needs_newline=False, rewritten=rewritten)
 
 
 def stamp_of(path: str) -> tuple[int, ...] | None:

@@ -157,6 +157,12 @@ class SessionFolders:
                 return path
         return None
 
+    @staticmethod
+    def find_by_name(folder: str, session_id: str) -> str | None:
+        """The file in this folder that is named for the session; no other file is read."""
+        named = (path for path in SessionFolders.list_files(folder) if _is_named_for(path, session_id))
+        return next((path for path in named if (header_of(path) or {}).get("id") == session_id), None)
+
     def find_by_id_in_name(self, session_id: str) -> str | None:
         """The session in any folder whose file name has this id; quick, because only that file is read."""
         files = (path for folder in self.folders() for path in self.list_files(folder))
@@ -217,7 +223,7 @@ class SessionFolders:
             path = SessionFolders.find_by_id(folder, session_id)
             row = None if path is None else row_of(path)
             if row is not None:
-                return [replace(row, in_use=is_locked_by_writer(row.path))]
+                return [replace(row, in_use=is_locked_by_writer(row.reference))]
         return []
 
 

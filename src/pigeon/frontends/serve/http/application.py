@@ -194,7 +194,7 @@ class ServeApplication:
         known = {one.record.id: one for one in self._conversations.known_conversations}
         by_file = {one.session_file: one for one in self._conversations.known_conversations if one.session_file}
         listed = [
-            {**codec.to_plain(row), **_describe_state(by_file.get(row.path) or known.get(row.id))} for row in rows
+            {**codec.to_plain(row), **_describe_state(by_file.get(row.reference) or known.get(row.id))} for row in rows
         ]
         if cursor is None:
             seen = {row.id for row in rows}

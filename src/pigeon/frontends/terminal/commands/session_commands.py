@@ -42,9 +42,12 @@ class SessionCommands:
     async def choose_and_resume(self, rest: str) -> None:
         """Switch to a conversation on disk."""
         rows = (await self._conversation.list_sessions(limit=MOST_SESSIONS)).sessions
-        current = value_or_default((await self._conversation.get_state()).session_file, "")
+        state = await self._conversation.get_state()
+        current = value_or_default(state.session_file, state.session_id)
         choices = [
-            Choice(row.path, _to_one_line(_title_of(row)), hint=_time_of(row)) for row in rows if row.path != current
+            Choice(row.reference, _to_one_line(_title_of(row)), hint=_time_of(row))
+            for row in rows
+            if row.reference != current
         ]
         if not choices:
             self._view.show(Notice("There is no other conversation in this folder", "warning"))
