@@ -53,7 +53,7 @@ def test_every_quote_is_closed(shell: str) -> None:
 @pytest.mark.parametrize(
     ("words", "completed"),
     [
-        (["pigeon", "s"], ["sessions", "serve", "schema"]),
+        (["pigeon", "s"], ["sessions", "store", "serve", "schema"]),
         (["pigeon", "--mo"], ["--mode", "--model", "--models"]),
         (["pigeon", "--output", "s"], ["stream-json"]),
         (["pigeon", "sessions", "un"], ["undelete"]),

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
-from pigeon.session.history.file_store import FileStore
 from pigeon.session.history.session_folders import SessionFolders
 from pigeon.store.addresses import EMBEDDED, FILES, VARIABLE, check_address
-from pigeon.store.postgres import PostgresStore
-from pigeon.store.protocol import SessionStore
 from pigeon.system.environment import Environment
+
+if TYPE_CHECKING:
+    from pigeon.session.history.file_store import FileStore
+    from pigeon.store.postgres import PostgresStore
+    from pigeon.store.protocol import SessionStore
 
 EMBEDDED_FOLDER = "postgres"
 
@@ -25,6 +28,8 @@ def find_store(asked: str | SessionStore | None, environment: Environment) -> st
     """The same for a program, which may give a store itself; files of another folder are an address, too."""
     if asked is None or isinstance(asked, str):
         return find_store_address(asked, environment)
+    from pigeon.session.history.file_store import FileStore
+
     return asked.address if isinstance(asked, FileStore) else asked
 
 
@@ -41,5 +46,8 @@ def complete_address(address: str | None, environment: Environment, agent_dir: s
 
 def make_store(address: str | None, environment: Environment, agent_dir: str) -> FileStore | PostgresStore:
     """The store at an address of `find_store_address`; nothing is opened yet."""
+    from pigeon.session.history.file_store import FileStore
+    from pigeon.store.postgres import PostgresStore
+
     full = complete_address(address, environment, agent_dir)
     return FileStore(full.removeprefix(FILES)) if full.startswith(FILES) else PostgresStore(full)

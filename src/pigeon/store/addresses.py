@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from urllib.parse import unquote
 
 from pigeon.wire.errors import StartupError
 
@@ -32,6 +31,8 @@ def hide_password(url: str) -> str:
 
 def find_secrets(url: str) -> list[str]:
     """What must not be shown of an address, in each form that it may appear in."""
+    from urllib.parse import unquote
+
     found = [match[2] for match in (_PASSWORD.match(url),) if match and match[2]]
     found += [match[0].partition("=")[2] for match in _QUERY_PASSWORD.finditer(url)]
     return sorted({*found, *map(unquote, found)} - {""}, key=len, reverse=True)
