@@ -165,10 +165,24 @@ DECIDING = (
 
 @pytest.mark.parametrize("name", DECIDING)
 def test_a_wildcard_sets_no_variable_that_may_decide_what_runs(name: str) -> None:
-    setters = ("export", "declare", "typeset", "local", "readonly", "read", "for", "unset")
+    setters = (
+        "export",
+        "declare",
+        "typeset",
+        "local",
+        "readonly",
+        "read",
+        "for",
+        "unset",
+        "wait",
+        "mapfile",
+        "readarray",
+    )
     wide: Json = {"allow": ["bash(git *)", *(f"bash({setter} *)" for setter in setters)], "default": "ask"}
     commands = [f"export {name}=x", f"export x {name}=x", f"declare -x {name}=x", f"readonly {name}=x", f"unset {name}"]
     commands += [f"read -r {name} <<< x", f"for {name} in x; do git log; done", f"local {name}+=x", f"{name}=x git log"]
+    commands += [f"read -a{name} <<< x", f"read -ra{name} <<< x", f"wait -np{name}", f"wait -p {name}"]
+    commands += [f"mapfile -t {name} <<< x", f"readarray {name} <<< x"]
     assert [command for command in commands if verdict_of(wide, f"{command}; git log") != "ask"] == []
     assert verdict_of({"allow": ["bash(git *)", f"bash(export {name}=*)"]}, f"export {name}=x; git log") == "allow"
 

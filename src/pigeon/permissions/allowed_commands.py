@@ -28,6 +28,8 @@ from pigeon.system.globs import compile_text_glob
 MOST_PREFIXES = 8
 _PROGRAM = re.compile(r"[\w.+@%:,/-]+")
 _ARGUMENT = re.compile(r"[^\s'\"\\\0]+")
+# Options with the name of a variable in the same word.
+_ATTACHED_VARIABLE = {"read": re.compile(r"-[a-zA-Z]*?a(\w+)"), "wait": re.compile(r"-[a-zA-Z]*?p(\w+)")}
 _VARIABLE = re.compile(r"([A-Za-z_]\w*)(?:(\+?=)|$)")
 _NUMBERS = ("$#", "$?", "$!", "$$")
 _ONE_WORD = re.compile(r'"[^"@*]*"')
@@ -107,7 +109,11 @@ def _are_assignments_covered(words: list[ShellWord], pattern: str) -> bool:
 def _find_influential_variables(words: list[ShellWord]) -> list[str] | None:
     """The variables set by a command that may affect what programs do; None if it is uncertain which are set."""
     found = []
+    attached = _ATTACHED_VARIABLE.get(words[0].value)
     for word in words[1:2] if words[0].value == "for" else words[1:]:
+        named = attached.match(word.value) if attached is not None else None
+        if named is not None and not HARMLESS_VARIABLES.fullmatch(named[1]):
+            found.append(named[1])
         variable = _VARIABLE.match(word.raw)
         if variable is not None and (word.is_exact or variable[2]):
             if not HARMLESS_VARIABLES.fullmatch(variable[1]):

@@ -33,7 +33,7 @@ PREFIX_OPTIONS = {
 # Builtins whose words are names of variables; those that declare them, with the options that change nothing else.
 DECLARING = frozenset({"export", "declare", "typeset", "local", "readonly"})
 HARMLESS_DECLARING_OPTIONS = re.compile(r"-[xrgp]+")
-SETTING_VARIABLES = DECLARING | {"for", "read", "unset", "getopts", "wait"}
+SETTING_VARIABLES = DECLARING | {"for", "read", "unset", "getopts", "wait", "mapfile", "readarray"}
 # Variables that change no more than the language, the time zone or the looks of an output, and usual names in loops.
 # All others may decide what a program runs, so a rule must contain their name.
 HARMLESS_VARIABLES = re.compile(
