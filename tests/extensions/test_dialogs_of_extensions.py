@@ -13,7 +13,7 @@ from fakes.tool_run import prepare_call
 from pigeon.session.hooks import PromptInput
 from pigeon.wire import codec
 from pigeon.wire.content import ToolCall
-from pigeon.wire.errors import ToolFailed
+from pigeon.wire.errors import CallDenied, ToolFailed
 
 
 async def run(stage: Stage, body: str, answer: dict[str, Any] | None = None) -> Any:
@@ -178,6 +178,35 @@ async def gate(event, ctx):
     stage.dialogs.answer(Response(id=stage.dialog_requests()[0].id, confirmed=True))
     await running
     assert stage.errors() == []
+
+
+async def test_after_the_answer_the_time_of_a_handler_goes_on(stage: Stage) -> None:
+    await stage.load(
+        "ask",
+        """
+ext = Extension("ask")
+
+@ext.on(ToolCall, timeout=20)
+async def gate(event, ctx):
+    await ctx.ui.confirm("Run?", "x")
+    await asyncio.Event().wait()
+""",
+    )
+    stage.bind()
+    clock = LoopClock()
+    call = ToolCall(id="c", name="bash", arguments={"command": "ls"})
+    running = asyncio.ensure_future(stage.runner.gate.before_call(await prepare_call(call.name, call.arguments)))
+    await stage.until(lambda: bool(stage.dialog_requests()))
+    await clock.advance(40)
+    from pigeon.wire.commands import ExtensionUiResponse as Response
+
+    stage.dialogs.answer(Response(id=stage.dialog_requests()[0].id, confirmed=True))
+    # The handler is given as much of its time as it had left.
+    for _ in range(50):
+        await clock.advance(1)
+    with pytest.raises(CallDenied):
+        await asyncio.wait_for(running, 10)
+    assert stage.errors() != []
 
 
 async def test_an_abort_ends_the_waiting_for_a_dialog(stage: Stage) -> None:

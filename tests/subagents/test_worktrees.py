@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 import pigeon
+from pigeon.subagents.worktrees import Note, take_note, write_note
 from support.agent_process import RpcProcess
 from support.agent_trees import AgentTree, calls, events_of, results_of, task, text_of_result
 from support.processes import eventually
@@ -217,3 +219,14 @@ async def test_outside_a_repository_it_is_a_clear_error(tmp_path: Path) -> None:
     assert end.is_error
     assert "needs a git repository" in text_of_result(end)
     assert isinstance(end, pigeon.ToolExecutionEnd)
+
+
+def test_a_note_that_replaces_a_longer_one_can_be_read(tmp_path: Path) -> None:
+    path = str(tmp_path / "copy.json")
+    os.close(write_note(path, Note("/a" * 100, "pigeon/long", "1234", "general")))
+    short = Note("/a", "b", "c", "d")
+    os.close(write_note(path, short))
+    taken = take_note(path)
+    assert taken is not None
+    os.close(taken[1])
+    assert taken[0] == short

@@ -88,11 +88,28 @@ def test_wrong_tokens_are_counted_by_peer_and_forgotten(tokens: Tokens, clock: C
     checker = entrance(tokens, "h", clock=clock)
     wrong = {"Host": "h", "Authorization": "Bearer wrong"}
     assert [status_of(checker, request(wrong)) for _ in range(MOST_WRONG)] == [401] * MOST_WRONG
-    assert status_of(checker, request(wrong)) == 429
+    clock.now += 10
+    with pytest.raises(HttpRefusal) as refused:
+        checker.admit(request(wrong), "read")
+    assert (refused.value.status, refused.value.retry_after) == (429, WRONG_SECONDS - 10)
     assert status_of(checker, request({"Host": "h", **RIGHT})) == 200
     assert status_of(checker, request(wrong, peer="10.9.9.9")) == 401
-    clock.now += WRONG_SECONDS
+    clock.now += WRONG_SECONDS - 10
     assert status_of(checker, request(wrong)) == 401
+
+
+def test_the_page_is_shown_to_whoever_has_a_token_or_a_cookie_and_to_nobody_else(tokens: Tokens) -> None:
+    admin = tokens.find_token(SECRET)
+    assert admin is not None
+    cookie = {"Cookie": f"pigeon_token={tokens.create_cookie(admin)[0]}"}
+    checker = entrance(tokens, "h")
+    for shown in (RIGHT, cookie, {**cookie, **RIGHT}):
+        checker.admit_to_page(request({"Host": "h", **shown}, path="/"))
+    wrong = {"Authorization": "Bearer wrong"}
+    for refused in ({}, {"Cookie": "pigeon_token=1.x"}, {"Cookie": "other=1"}, wrong, {**cookie, **wrong}):
+        with pytest.raises(HttpRefusal) as refusal:
+            checker.admit_to_page(request({"Host": "h", **refused}, path="/"))
+        assert refusal.value.status == 401, refused
 
 
 def test_all_addresses_of_an_ipv6_network_are_one_peer(tokens: Tokens) -> None:
