@@ -48,6 +48,8 @@ def nested_schema(levels: int) -> dict[str, Any]:
         ({"type": "object", "properties": []}, "outputSchema.properties: not a valid JSON Schema"),
         ({"properties": {"a": {"minimum": "1"}}}, "outputSchema.properties.a.minimum: not a valid JSON Schema"),
         ({"$ref": "#/$defs/none"}, "$ref #/$defs/none names nothing"),
+        ({"title": "t", "$ref": "#/title/x"}, "$ref #/title/x names nothing"),
+        ({"type": "object", "required": ["a"], "$ref": "#/required/a"}, "$ref #/required/a names nothing"),
         ({"properties": {"a": {"$ref": "https://example.com/x"}}}, "names no place in the schema itself"),
         ({"$ref": "#"}, "$ref # leads to nothing but itself"),
         (

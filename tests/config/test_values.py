@@ -55,7 +55,7 @@ async def test_a_command_gives_its_trimmed_output(processes: ProcessOwner) -> No
     assert await values.resolve("!echo $A") == "1"
 
 
-@pytest.mark.parametrize("command", ["!exit 1", "!echo x; exit 3", "!true", "!", "!no-such-program-here"])
+@pytest.mark.parametrize("command", ["!exit 1", "!echo x; exit 3", "!true", "!", "!no-such-program-here", "!echo a\0b"])
 async def test_a_command_that_fails_or_says_nothing_is_unresolved(command: str, processes: ProcessOwner) -> None:
     assert await Values({"PATH": "/usr/bin:/bin"}, processes).resolve(command) is None
 

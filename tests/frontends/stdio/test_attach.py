@@ -226,6 +226,21 @@ def test_a_wrong_token_and_an_unknown_session_are_said(server: ServedConversatio
     assert "no-such" in unknown.stderr
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["the-token\n", "# mine\n\nadmin the-token\n", "read other\nadmin the-token laptop\n", "read the-token phone\n"],
+)
+def test_a_token_is_found_in_a_file_with_or_without_scope_and_name(tmp_path: Path, text: str) -> None:
+    from pigeon.frontends.stdio.attach import find_token
+    from pigeon.sdk.remote.addresses import parse_address
+    from pigeon.system.environment import Environment
+
+    file = tmp_path / "token"
+    file.write_text(text)
+    here = Environment(variables={}, home=str(tmp_path), cwd=str(tmp_path))
+    assert find_token(parse_address("wss://example.org/id"), str(file), here) == "the-token"
+
+
 def test_the_token_of_this_machine_is_sent_to_no_other(server: ServedConversations, tmp_path: Path) -> None:
     from pigeon.frontends.stdio.attach import find_token
     from pigeon.sdk.remote.addresses import parse_address
