@@ -402,3 +402,24 @@ def setup(ext):
     said = await stage.runner.hooks.transform_input(PromptInput("", []))
     assert said is not None
     assert said.text == "tpu"
+
+
+async def test_a_function_that_is_taken_off_hears_nothing_more(stage: Stage) -> None:
+    await stage.load(
+        "once",
+        """
+ext = Extension("once")
+
+@ext.on(Input)
+async def once(event, ctx):
+    ext.off(once)
+    return Transform(event.text + "!")
+
+@ext.on(Input)
+async def always(event, ctx):
+    return Transform(event.text + "?")
+""",
+    )
+    stage.bind()
+    said = [await stage.runner.hooks.transform_input(PromptInput("go on", [])) for _ in range(2)]
+    assert [one and one.text for one in said] == ["go on!?", "go on?"]

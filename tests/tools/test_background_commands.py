@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +134,22 @@ async def test_jobs_end_with_the_conversation_and_leave_no_process(tree: AgentTr
     assert not processes_in(f"HOME={tree.folders.home}")
 
 
+async def test_the_model_stops_a_command_which_has_ended_then(tree: AgentTree) -> None:
+    tree.says(
+        "ROOT",
+        call("bash", command="sleep 60 & sleep 60", background=True),
+        call("jobs", action="stop", id="job-1"),
+        call("jobs", action="list"),
+        "Done.",
+    )
+    async with tree.start() as agent:
+        events = await events_of(agent, "ROOT")
+    stopped, listed = results_of(events, "jobs")
+    assert text_of_result(stopped) == "Stopped job-1."
+    assert stopped.result.details["status"] == "stopped"
+    assert [job["status"] for job in listed.result.details["jobs"]] == ["stopped"]
+
+
 async def test_an_abort_leaves_commands_in_the_background_until_they_are_stopped(tree: AgentTree) -> None:
     tree.says("ROOT", call("bash", command="sleep 60", background=True), {"text": "On", "hang": True})
     async with tree.start() as agent:
@@ -193,6 +210,20 @@ def test_a_kept_output_is_limited_and_keeps_its_end(tmp_path: Path) -> None:
     assert (tmp_path / "out").stat().st_mode & 0o777 == 0o600
     kept.close()
     assert kept.read(4990).text == "0998\n0999\n"
+
+
+def test_a_kept_output_goes_on_in_memory_when_the_disk_is_full(tmp_path: Path) -> None:
+    kept = KeptOutput(str(tmp_path / "out"))
+    kept.append(b"one\n")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4, before[1]))
+    try:
+        kept.append(b"two\n")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    kept.append(b"three\n")
+    assert kept.read(0).text == "one\ntwo\nthree\n"
+    assert kept.read(4).text == "two\nthree\n"
 
 
 def test_a_kept_output_without_a_disk_keeps_the_end_in_memory() -> None:

@@ -228,7 +228,7 @@ def test_a_wrong_token_and_an_unknown_session_are_said(server: ServedConversatio
 
 @pytest.mark.parametrize(
     "text",
-    ["the-token\n", "# mine\n\nadmin the-token\n", "read other\nadmin the-token laptop\n", "read the-token phone\n"],
+    ["the-token\n", "# mine\n\nadmin the-token\n", "read other\nadmin the-token\n", "read the-token phone\n"],
 )
 def test_a_token_is_found_in_a_file_with_or_without_scope_and_name(tmp_path: Path, text: str) -> None:
     from pigeon.frontends.stdio.attach import find_token
