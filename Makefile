@@ -12,7 +12,7 @@ RAY := .venv-ray
 TESTS_PYTHON := cd tests && PYTHONPATH=../scripts ../$(BIN)/python
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: demo chat demo-raw test faults faults-limits fuzz mutants serve-flood serve-storm serve-cuts serve-bench ray-tests batch-storm batch-bench mcp-bench acp-bench chat-speed interop lint types schema docs sdk house divergences pins picture release-check clean
+.PHONY: demo chat demo-raw test faults faults-limits fuzz mutants serve-flood serve-storm serve-cuts serve-bench ray-tests batch-storm batch-bench mcp-bench acp-bench chat-speed interop lint types schema docs sdk house divergences pins picture bench bench-peers release-check clean
 
 # One conversation, as a person reads it.
 demo: $(READY)
@@ -68,6 +68,14 @@ serve-cuts: $(DEV)
 # What served conversations cost; ARGS are options of the script.
 serve-bench: $(DEV)
 	$(BIN)/python scripts/serve_bench.py $(ARGS)
+
+# Pigeon beside the other agents that are installed; writes docs/speed.md and its pictures. ARGS are options.
+bench: $(DEV)
+	PYTHONPATH=scripts $(BIN)/python -m bench $(ARGS)
+
+# Installs the other agents into a cache folder; ARGS may name some of them.
+bench-peers: $(DEV)
+	PYTHONPATH=scripts $(BIN)/python -m bench.install $(ARGS)
 
 # How fast the chat starts and answers keys; ARGS is the command of another program to compare the start with.
 chat-speed: $(DEV)

@@ -1,0 +1,45 @@
+"""Interleaved rounds: everybody takes a turn in each, so that what else the machine does falls on all alike."""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from collections.abc import Callable, Mapping
+
+from bench.headless import RunFailed
+
+Figures = dict[str, float]
+
+
+def interleave(rounds: int, works: Mapping[str, Callable[[], Figures]], what: str) -> dict[str, Figures]:
+    """The median of every figure of everybody. What fails twice in a row is left out and named.
+
+    The first round fills caches and does not count.
+    """
+    found: dict[str, list[Figures]] = {name: [] for name in works}
+    failures = dict.fromkeys(works, 0)
+    for number in range(rounds + 1):
+        order = list(works) if number % 2 else list(works)[::-1]
+        for name in order:
+            if failures[name] > 1:
+                continue
+            try:
+                figures = works[name]()
+            except (RunFailed, OSError, LookupError, ValueError) as error:
+                failures[name] += 1
+                report(f"{what}: {name}: {error}")
+                continue
+            failures[name] = 0
+            if number or not rounds:
+                found[name].append(figures)
+    return {
+        name: {figure: statistics.median(one[figure] for one in some) for figure in some[0]}
+        for name, some in found.items()
+        if some
+    }
+
+
+def report(line: str) -> None:
+    """Tell whoever waits for the benchmark."""
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
