@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,9 @@ from fakes.model_server import Call, Gate, Hang, ModelServer, Text, Thinking
 from pigeon import __version__
 from support.agent_folders import AgentFolders, providers
 from support.agent_process import LAST_EVENTS, RpcProcess
+from support.processes import eventually
 from support.records import PlainTranscript
+from support.warm_calls import warm_home
 
 FOLDER = Path(__file__).parent
 DIALECTS = ("pi", "pi-latest", "pi-0.73", "omp", "xcsh", "companion")
@@ -106,14 +109,27 @@ class Conversation:
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_the_conversation_is_told_as_it_was(dialect: str, tmp_path: Path) -> None:
-    folders = AgentFolders(tmp_path)
-    with ModelServer() as server:
-        folders.configure(providers(server.url), SETTINGS)
-        args = ("--no-session", "--provider", "fake", "--model", "fake-1", "--dialect", dialect)
-        with RpcProcess(folders, *args) as agent:
-            Conversation(agent, server, dialect).play()
-    lines = PlainTranscript({str(tmp_path): "<root>"}, __version__).lines(agent.records)
+    lines = play_conversation(dialect, tmp_path, AgentFolders(tmp_path))
     file = FOLDER / f"{dialect}.jsonl"
     if os.environ.get("PIGEON_GOLDEN") == "write":
         file.write_text("".join(f"{line}\n" for line in lines), "utf-8")
     assert lines == file.read_text("utf-8").split("\n")[:-1], "see tests/golden/README.md"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="warm starts need Linux")
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_an_agent_that_started_warm_tells_it_in_the_same_way(dialect: str, tmp_path: Path) -> None:
+    with warm_home(tmp_path) as home:
+        lines = play_conversation(dialect, tmp_path, home.folders, by_exec=True, env=home.variables_of_calls)
+        assert eventually(lambda: home.finished == 1), "it did not start warm"
+    assert lines == (FOLDER / f"{dialect}.jsonl").read_text("utf-8").split("\n")[:-1]
+
+
+def play_conversation(dialect: str, root: Path, folders: AgentFolders, **started: Any) -> list[str]:
+    """What the agent sends, without what changes from run to run."""
+    with ModelServer() as server:
+        folders.configure(providers(server.url), SETTINGS)
+        args = ("--no-session", "--provider", "fake", "--model", "fake-1", "--dialect", dialect)
+        with RpcProcess(folders, *args, **started) as agent:
+            Conversation(agent, server, dialect).play()
+    return PlainTranscript({str(root): "<root>"}, __version__).lines(agent.records)

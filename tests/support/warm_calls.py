@@ -50,8 +50,13 @@ class WarmHome:
         """Where sockets are."""
         return self.folders.home / ".pigeon" / "warm"
 
+    @property
+    def variables_of_calls(self) -> dict[str, str]:
+        """Those that decide which parent is found."""
+        return {"LANG": "C.UTF-8", **self.variables}
+
     def environment(self, **more: str) -> dict[str, str]:
-        return self.folders.environment({"LANG": "C.UTF-8", **self.variables, **more})
+        return self.folders.environment({**self.variables_of_calls, **more})
 
     def start(self, *arguments: str) -> int:
         """Start a parent; returns its process."""
