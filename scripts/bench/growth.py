@@ -67,10 +67,10 @@ def _print_much(site: Site, size: int) -> Callable[[], Figures]:
 
 
 def _have_tools(site: Site, size: int) -> Callable[[], Figures]:
-    if not site.peer.add_tool_server(site.home, [sys.executable, tool_server.__file__, str(size)]):
+    server = [sys.executable, tool_server.__file__, str(size), str(site.work / PROOF)]
+    if not site.peer.add_tool_server(site.home, server):
         raise RunFailed("it has no tool servers")
-
-    return lambda: {"cpu": site.answer().cpu}
+    return lambda: {"cpu": site.run_calls([site.peer.server_call(f"tool_{size - 1}")], 1).cpu}
 
 
 def _have_rules(site: Site, size: int) -> Callable[[], Figures]:
@@ -122,7 +122,14 @@ CHARTS = [
         ("pigeon", "codex", "pi", "tau", "claude"),
         _print_much,
     ),
-    Growth("tools of a tool server", "s", "`-p`", (1, 10, 100, 1000), ("pigeon", "codex"), _have_tools),
+    Growth(
+        "tools of a tool server",
+        "s",
+        "`-p` with a call of the last one",
+        (1, 10, 100, 1000),
+        ("pigeon", "codex"),
+        _have_tools,
+    ),
     Growth("permission rules", "s", "`-p` with one call", (1, 10, 100, 1000), ("pigeon", "claude"), _have_rules),
     Growth(
         "sessions in the folder",

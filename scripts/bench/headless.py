@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import tree_meter
+from bench.model_formats import Record
 from bench.model_server import ModelServer
 from bench.peers import PROMPT, Peer
 
@@ -60,14 +61,17 @@ class Site:
 
     def run_shell(self, commands: Sequence[str], lines: int, with_memory: bool = False) -> Cost:
         """Have the model call these commands, each in a turn of its own; they must add so many lines to the proof."""
+        return self.run_calls([self.peer.shell_call(command) for command in commands], lines, with_memory)
+
+    def run_calls(self, calls: Sequence[Record], lines: int, with_memory: bool = False) -> Cost:
+        """The same for any calls."""
         proof = self.work / PROOF
         proof.unlink(missing_ok=True)
-        replies = [{"calls": [self.peer.shell_call(command)]} for command in commands]
-        self.model.play(replies=replies, last=self.peer.last_reply)
+        self.model.play(replies=[{"calls": [call]} for call in calls], last=self.peer.last_reply)
         cost = measure(self.peer.command(PROMPT), self, with_memory)
         written = len(proof.read_text().splitlines()) if proof.exists() else 0
         if written != lines:
-            raise RunFailed(f"{written} of {lines} lines were written by its commands")
+            raise RunFailed(f"{written} of {lines} lines were written by its tools")
         return cost
 
 

@@ -154,7 +154,8 @@ def _response_items(number: int, reply: Record) -> list[Record]:
         )
     for index, call in enumerate(reply.get("calls", [])):
         item = {"type": "function_call", "id": f"fc_{number}_{index}", "call_id": f"call_{number}_{index}"}
-        items.append({**item, "status": "completed", "name": call["name"], "arguments": json.dumps(call["arguments"])})
+        item |= {"status": "completed", "name": call["name"], "arguments": json.dumps(call["arguments"])}
+        items.append(item | ({"namespace": call["namespace"]} if "namespace" in call else {}))
     return items
 
 

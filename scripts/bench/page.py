@@ -108,10 +108,10 @@ def _tell_run(results: dict[str, Any]) -> str:
     measured = [part for part in results.values() if "load" in part]
     dates = sorted({part["date"] for part in measured})
     load = max(part["load"] for part in measured)
-    when = " to ".join(dict.fromkeys((dates[0], dates[-1])))
+    rounds = max(part["rounds"] for part in measured)
     when = " to ".join(dict.fromkeys((dates[0], dates[-1])))
     return (
-        f"Medians of interleaved rounds, {when}, {machine['cores']} cores, Python {machine['python']}. The machine had "
+        f"Interleaved rounds, {rounds} of each that count, {when}, {machine['cores']} cores, Python {machine['python']}. The machine had "
         f"a load of up to {load}, which disturbs times more than CPU time. {versions}."
     )
 

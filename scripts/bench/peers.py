@@ -21,6 +21,8 @@ PROMPT = "please answer the question"
 PIGEON = os.environ.get("PIGEON_BIN") or str(Path(sys.executable).parent / "pigeon")
 # A context that no row fills, so that nobody compacts a long history.
 CONTEXT = 100_000_000
+# The tool server of those that have one.
+SERVER = "bench"
 
 
 class Peer:
@@ -60,6 +62,10 @@ class Peer:
     def shell_call(self, command: str) -> Record:
         """The call of its tool that runs a shell command."""
         return {"name": "bash", "arguments": {"command": command}}
+
+    def server_call(self, tool: str) -> Record:
+        """The call of a tool of the server that `add_tool_server` has configured."""
+        return {"name": f"mcp__{SERVER}__{tool}", "arguments": {}}
 
     @property
     def last_reply(self) -> Record:
@@ -116,7 +122,7 @@ class Pigeon(Peer):
         write(home / ".pigeon/agent/models.json", _family_models(port))
 
     def add_tool_server(self, home: Path, command: list[str]) -> bool:
-        write(home / ".pigeon/agent/mcp.json", {"mcpServers": {"bench": {"command": command[0], "args": command[1:]}}})
+        write(home / ".pigeon/agent/mcp.json", {"mcpServers": {SERVER: {"command": command[0], "args": command[1:]}}})
         return True
 
     def command(self, prompt: str) -> list[str]:
@@ -177,7 +183,9 @@ class Codex(Peer):
 
     def add_tool_server(self, home: Path, command: list[str]) -> bool:
         with open(home / ".codex/config.toml", "a", encoding="utf-8") as file:
-            file.write(f"[mcp_servers.bench]\ncommand = {json.dumps(command[0])}\nargs = {json.dumps(command[1:])}\n")
+            file.write(
+                f"[mcp_servers.{SERVER}]\ncommand = {json.dumps(command[0])}\nargs = {json.dumps(command[1:])}\n"
+            )
         return True
 
     def variables(self, port: int) -> dict[str, str]:
@@ -191,6 +199,9 @@ class Codex(Peer):
 
     def shell_call(self, command: str) -> Record:
         return {"name": "exec_command", "arguments": {"cmd": command}}
+
+    def server_call(self, tool: str) -> Record:
+        return {"name": tool, "namespace": f"mcp__{SERVER}", "arguments": {}}
 
 
 class Claude(Peer):

@@ -1,4 +1,4 @@
-"""A tool server (MCP) with any number of tools, which no row calls: `python tool_server.py 100`."""
+"""A tool server (MCP) with so many tools, each of which adds a line to a file: `python tool_server.py 100 FILE`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 
-def answer(request: dict[str, Any], count: int) -> dict[str, Any]:
+def answer(request: dict[str, Any], count: int, file: str) -> dict[str, Any]:
     method = request["method"]
     if method == "initialize":
         version = request["params"]["protocolVersion"]
@@ -21,6 +21,10 @@ def answer(request: dict[str, Any], count: int) -> dict[str, Any]:
                 for number in range(count)
             ]
         }
+    if method == "tools/call":
+        with open(file, "a", encoding="utf-8") as proof:
+            proof.write("called\n")
+        return {"content": [{"type": "text", "text": "done"}]}
     return {"resources": []} if "resources" in method else {}
 
 
@@ -28,7 +32,7 @@ def main() -> None:
     for line in sys.stdin:
         request = json.loads(line)
         if "id" in request and "method" in request:
-            result = answer(request, int(sys.argv[1]))
+            result = answer(request, int(sys.argv[1]), sys.argv[2])
             sys.stdout.write(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}) + "\n")
             sys.stdout.flush()
 
