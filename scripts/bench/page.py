@@ -110,9 +110,10 @@ def _tell_run(results: dict[str, Any]) -> str:
     load = max(part["load"] for part in measured)
     rounds = max(part["rounds"] for part in measured)
     when = " to ".join(dict.fromkeys((dates[0], dates[-1])))
+    told = f"Medians of {rounds} interleaved rounds" if rounds > 1 else "One interleaved round"
     return (
-        f"Interleaved rounds, {rounds} of each that count, {when}, {machine['cores']} cores, Python {machine['python']}. The machine had "
-        f"a load of up to {load}, which disturbs times more than CPU time. {versions}."
+        f"{told}, {when}, {machine['cores']} cores, Python {machine['python']}. The machine had a load of up to {load}, "
+        f"which disturbs times more than CPU time. {versions}."
     )
 
 
