@@ -119,9 +119,10 @@ class ServedConversations(PigeonServer):
         """The server's address for WebSockets."""
         return self.url.replace("http", "ws", 1)
 
-    def new(self, model: str = "demo", cwd: Path | None = None) -> str:
-        """The id of a new conversation."""
-        made = self.call("POST", "/api/sessions", {"cwd": str(cwd or self.folders.work), "model": model})
+    def new(self, model: str = "demo", cwd: Path | None = None, agents: bool = False) -> str:
+        """The id of a new conversation; with `agents`, its clients show those that it starts."""
+        asked = {"cwd": str(cwd or self.folders.work), "model": model, "agents": agents}
+        made = self.call("POST", "/api/sessions", asked)
         return str(made["id"])
 
     def worker_of(self, id: str) -> int:

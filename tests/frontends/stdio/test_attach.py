@@ -107,7 +107,9 @@ def test_a_host_sees_what_mode_rpc_would_show_it(server: ServedConversations, tm
     with RpcProcess(own, "--model", model, "--dialect", dialect) as process:
         wanted = talk(process, dialect)
     (own.work / "note.txt").unlink(missing_ok=True)
-    with attach_agent(server, f"{server.ws}/{server.new(model, own.work)}", "--dialect", dialect) as process:
+    # Where the dialect shows agents, `--mode rpc` has the tools for them without being asked.
+    id = server.new(model, own.work, agents=dialect in ("omp", "xcsh"))
+    with attach_agent(server, f"{server.ws}/{id}", "--dialect", dialect) as process:
         seen = talk(process, dialect)
     # Of one process it is the first line that is answered; what is announced at a start may come before or behind it.
     starts = ("available_commands_update", "ready")
