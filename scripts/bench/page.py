@@ -112,8 +112,8 @@ def _tell_run(results: dict[str, Any]) -> str:
     when = " to ".join(dict.fromkeys((dates[0], dates[-1])))
     told = f"Medians of {rounds} interleaved rounds" if rounds > 1 else "One interleaved round"
     return (
-        f"{told}, {when}, {machine['cores']} cores, Python {machine['python']}. The machine had a load of up to {load}, "
-        f"which disturbs times more than CPU time. {versions}."
+        f"{told}, {when}, {machine['cores']} cores, Python {machine['python']}. The machine had a load of up to "
+        f"{load}, which disturbs times more than CPU time. {versions}."
     )
 
 
