@@ -28,6 +28,7 @@ FORBIDDEN = {
     "pigeon.providers.scripted.model",
     "pigeon.resources.skills",
     "pigeon.resources.system_prompt",
+    "pigeon.secrets.shapes",
     "pigeon.wire.partial_json",
     "pigeon.wire.schema",
     "platform",

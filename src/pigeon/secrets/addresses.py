@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterator, Sequence
 
 from pigeon.secrets.redactor import MASK, SECRET_WORD
-from pigeon.secrets.shapes import mask_secret_shapes
 
 _ADDRESS = r"([A-Za-z][A-Za-z0-9+.-]*://)([^\s\"'<>`\\]+)"
 # The user and the password; a colon with a number is a port.
@@ -41,6 +40,8 @@ def mask_addresses(text: str) -> str:
 def mask_configuration(text: str) -> str:
     """The same for text that shows configured addresses: all parameters but the harmless ones are masked, parts of
     paths that look like keys, and everything else that has the shape of a secret."""
+    from pigeon.secrets.shapes import mask_secret_shapes
+
     if "://" in text:
         text = re.sub(_ADDRESS, lambda found: found[1] + _mask_rest(found[2], True), text)
     data = text.encode("utf-8", "surrogatepass")
