@@ -288,8 +288,8 @@ def batches() -> str:
 
 def small_things() -> str:
     """Results, limits, tools, permissions, images, session stores, testing."""
-    helpers = [pigeon.testing.scripted, pigeon.testing.call, pigeon.testing.value, pigeon.testing.failure]
-    helpers.append(pigeon.testing.check_session_store)
+    names = ("scripted", "call", "value", "failure", "check_session_store", "check_workspace")
+    helpers = [getattr(pigeon.testing, name) for name in names]
     return _parts(
         "## Results and limits",
         _class(pigeon.Result),

@@ -129,6 +129,7 @@ if TYPE_CHECKING:
     from pigeon.wire.answers import TrustChange as TrustChange
     from pigeon.wire.answers import TrustState as TrustState
     from pigeon.wire.answers import Welcome as Welcome
+    from pigeon.wire.answers import WorkspaceState as WorkspaceState
     from pigeon.wire.commands.changes import ChangedFile as ChangedFile
     from pigeon.wire.commands.changes import Changes as Changes
     from pigeon.wire.commands.mcp import McpCompletion as McpCompletion
@@ -307,7 +308,7 @@ _HOMES = {
         "ModelReadiness Models Navigated OpenedSession Permissions QueueItem RenderedHtml SandboxState "
         "Service SessionAllowance SessionRow SessionStats Sessions SlashCommand SourceInfo SourceRules State "
         "SubagentPage SubagentSubscription Subagents TodoPhases TokenTotals ToolNames Tree TreeNode "
-        "TrustChange TrustState Welcome "
+        "TrustChange TrustState Welcome WorkspaceState "
     ),
     "pigeon.wire.commands.changes": "ChangedFile Changes",
     "pigeon.wire.commands.mcp": "McpCompletion McpCompletions McpResource McpResources McpServerState McpServers",

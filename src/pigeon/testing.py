@@ -1,4 +1,4 @@
-"""Models for the tests of programs that use Pigeon: they say what a test wants them to say, without key or network.
+"""For the tests of programs that use Pigeon: models that say what a test wants, and a check of workspaces.
 
     with scripted(call("population", city="Bonn"), "About 340,000.") as model:
         async with pigeon.Agent(model=model, tools=[population]) as agent:
@@ -13,11 +13,14 @@ the form of `docs/scripted-models.md`, or what the small functions here make.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pigeon.workspaces.workspace import Workspace
 
 from pigeon.store.checks import check_session_store as check_session_store  # noqa: PLC0414 - exported
 
@@ -105,6 +108,29 @@ def failure(message: str, *, retryable: bool = False, status: int | None = None)
     """
     error: dict[str, Any] = {"message": message, "retryable": retryable}
     return {"error": error if status is None else {**error, "status": status}}
+
+
+async def check_workspace(factory: Callable[[], Workspace | Awaitable[Workspace]]) -> list[str]:
+    """Check an implementation of `pigeon.workspaces.Workspace`; returns the names of the rules that held.
+
+    Args:
+        factory: gives a fresh workspace on an empty folder; it is called for each rule
+
+    Raises one `AssertionError` that lists the rules that do not hold, with the reasons.
+
+    Example:
+        import asyncio
+        import tempfile
+
+        from pigeon.testing import check_workspace
+        from pigeon.workspaces import LocalWorkspace
+
+        rules = asyncio.run(check_workspace(lambda: LocalWorkspace(tempfile.mkdtemp())))
+        assert "a file has the bytes that were written" in rules
+    """
+    from pigeon.workspaces.checking import check_workspace
+
+    return await check_workspace(factory)
 
 
 def _to_camel_case(options: Mapping[str, Any]) -> dict[str, Any]:

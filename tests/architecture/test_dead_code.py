@@ -23,11 +23,13 @@ NAMES: dict[str, str] = {
     "pigeon.testing.scripted": _PROGRAM,
     "pigeon.testing.call": _PROGRAM,
     "pigeon.testing.failure": _PROGRAM,
+    "pigeon.testing.check_workspace": _PROGRAM,
     "pigeon.frontends.batch.batch_parent.main": _NAMED,
     "pigeon.frontends.serve.workers.warm_parent.main": _NAMED,
     "pigeon.mcp.connector.main.main": _NAMED,
     "pigeon.tools.images.fitting.main": _NAMED,
     "pigeon.system.process.helper_main.main": "the helper process starts there",
+    "pigeon.workspaces.remote.helper.serving.main": "the helper on another machine starts there",
 }
 METHODS: dict[str, str] = {
     "pigeon.extensions.runtime.loading._BoundedLoader.get_data": "the import system calls it",

@@ -14,20 +14,24 @@ EDGES: dict[str, set[str]] = {
     "system": {"wire.errors"},
     "dialects": {"wire"},
     "transport": set(),
+    "workspaces": {"wire", "system"},
     "config": {"wire", "system"},
     "resources": {"wire", "system", "config", "agent.tool_facts"},
-    "agent": {"wire", "system.expressions", "system.paths"},
+    "agent": {"wire", "system.expressions", "system.held_paths", "system.paths"},
     "secrets": {"wire", "system.process.variables"},
-    "trust": {"wire", "system", "config", "session", "sandbox"},
+    "trust": {"wire", "system", "config", "session", "sandbox", "workspaces"},
     "sandbox": {"wire", "system", "config"},
-    "permissions": {"wire", "system", "agent", "config", "session", "tools.catalog", "tools.server_tools"},
+    "permissions": {
+        *("wire", "system", "agent", "config", "session", "tools.catalog", "tools.server_tools", "workspaces"),
+    },
     "providers": {"wire", "system", "agent", "secrets"},
-    "tools": {"wire", "system", "agent", "sandbox", "config", "secrets", "session"},
+    "tools": {"wire", "system", "agent", "sandbox", "config", "secrets", "session", "workspaces"},
     "store": {"wire", "system"},
-    "session": {"agent", "wire", "store", "system"},
+    "session": {"agent", "wire", "store", "system", "workspaces"},
     "rpc": {"session", "dialects", "transport", "wire"},
     "subagents": {
         *("agent", "config", "permissions", "resources", "sandbox", "secrets", "session", "system", "tools", "wire"),
+        "workspaces",
     },
     "mcp": {"session", "agent", "config", "tools.server_tools", "wire", "system"},
     "extensions": {"session", "agent", "wire", "system", "providers"},
@@ -69,7 +73,7 @@ EDGES: dict[str, set[str]] = {
         *("providers.anthropic.api", "providers.demo.api", "providers.openai_chat.api"),
         *("app", "config.paths", "export.style", "frontends", "providers.http.certificates"),
         *("providers.local_models", "rpc", "session", "dialects", "secrets", "tools.catalog", "transport"),
-        *("trust.decision", "wire", "system"),
+        *("trust.decision", "wire", "system", "workspaces.url"),
     },
     "frontends.batch": {
         *("app", "agent.inference", "agent.output_schema", "export.escaping", "export.style", "secrets.redactor"),
@@ -82,6 +86,7 @@ EDGES: dict[str, set[str]] = {
             "session.history.session_folders",
         ),
         *("export.page_writer", "frontends", "transport", "sandbox.written_folders", "wire", "system"),
+        *("workspaces.errors", "workspaces.url"),
     },
     "frontends.terminal": {
         *("app.models", "frontends", "providers.demo.api", "sdk", "session.history.session_folders"),
@@ -91,16 +96,18 @@ EDGES: dict[str, set[str]] = {
         *("app", "config.credentials", "frontends", "providers.catalog.built_in", "rpc", "sdk", "secrets.redactor"),
         *("agent.tool_facts", "tools.catalog", "transport", "wire", "system"),
     },
-    "sdk": {"app", "rpc", "extensions.public.tool_def", "tools.images.header", "transport", "wire", "system"},
-    "testing": {"providers.scripted", "store.checks", "wire"},
+    "sdk": {
+        *("app", "rpc", "extensions.public.tool_def", "tools.images.header", "transport", "wire", "system"),
+        "workspaces.workspace",
+    },
+    "testing": {"providers.scripted", "store.checks", "wire", "workspaces"},
 }
 UNBOUND = {"app", "cli", ""}  # they put the pieces together; "" is the package itself and its `__main__`
 
 # The modules of `agent` that the packages beside it may import: what it needs from them, and what they say to
 # each other. The loop itself is the business of `session`.
 AGENT_INTERFACE = {
-    *("agent.interfaces", "agent.inference", "agent.schema_check", "agent.schema_patterns", "agent.scope"),
-    "agent.tool_facts",
+    *("agent.interfaces", "agent.inference", "agent.schema_check", "agent.schema_patterns", "agent.tool_facts"),
 }
 BESIDE_AGENT = {"tools", "permissions", "providers", "extensions"}
 

@@ -25,6 +25,7 @@ IN_TEXTS = re.compile(r"\bsleep(?: |\()(\d[\d_.]*)")
 
 # file: pause: why it may stay.
 ALLOWED = {
+    "fakes/tcp_proxy.py: asyncio.sleep(max(0.0, due - loop.time()))": "what is sent over a slow network takes its time",
     "stress/batch_storm.py: threading.Event().wait(POLL)": "what is killed, and when, is a matter of chance",
     "support/processes.py: threading.Event().wait(BETWEEN_LOOKS)": "the one place that polls; its docstring says why",
     "support/agent_process.py: threading.Event().wait(0.03)": "that a process does no more shows only by looking again",

@@ -13,7 +13,7 @@ from pigeon.system.process.forking import ForkServer
 from pigeon.system.process.python_programs import make_python_command
 from pigeon.system.process.run_program import run_program
 from pigeon.system.process.start import ProcessOwner
-from support.source_tree import TREE
+from support.source_tree import FOR_OTHER_MACHINES, TREE
 
 HOME = "pigeon.system.process"
 OF_OS = {
@@ -45,9 +45,11 @@ MAY_SAY_OUTSIDE = {
     "pigeon.tools.bash": "what the host has allowed; `permissions/sandbox_exit` asks",
     "pigeon.tools.background_commands": "the same for a command in the background",
     "pigeon.session.host.host_shell": "the host's own command, if the user's settings say so",
+    "pigeon.workspaces.remote.transport": "what connects to the machine that the user has named",
 }
 # Who makes an owner of processes. What has no wall is none of an agent, and runs nothing that a model has said.
 OWNERS = {
+    "pigeon.workspaces.local": "a workspace that a program uses without an agent",
     "pigeon.app.build": "the agent's own, which `app/sandbox` encloses",
     "pigeon.cli.commands.doctor": "key commands, which `app/sandbox` encloses, too",
     "pigeon.frontends.terminal.clipboard": "the clipboard of the person",
@@ -69,7 +71,7 @@ NAMING_PYTHON = {
     "pigeon.system.process.python_programs": "all others",
     "pigeon.system.process.warm.code_watch": "one of the files that are compared",
     "pigeon.system.process.warm.link": "what is compared",
-    "pigeon.tools.searching.ripgrep": "where its program may be",
+    "pigeon.workspaces.ripgrep": "where its program may be",
 }
 # Calls of libraries that start programs which they find through PATH, with all our variables.
 STARTING_PROGRAMS = {
@@ -83,7 +85,7 @@ def uses() -> set[tuple[str, str]]:
     return {
         (module, used)
         for module in TREE.modules
-        if not module.startswith(HOME)
+        if not module.startswith((HOME, FOR_OTHER_MACHINES))
         for used in _process_names(TREE.tree(module))
     }
 

@@ -24,6 +24,8 @@ FULL_FOLDERS: dict[str, str] = {
 LARGE_OBJECTS: dict[str, str] = {
     "pigeon.tools.agent_tools.AgentTools": "holds what tools are made from until they are made for another folder",
     "pigeon.permissions.control.AgentPermissions": "rules and modes of all sources, and what was allowed",
+    "pigeon.app.build._Builder": "what all parts of an agent share while it is built, and nothing afterwards",
+    "pigeon.resources.resources.Resources": "options, folders and everything that was read, of one project at a time",
 }
 
 

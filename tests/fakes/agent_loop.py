@@ -173,6 +173,9 @@ class Owner:
     async def prepare_message(self, message: SendableT) -> SendableT:
         return message
 
+    def name_machine(self, failure: ToolOutcome) -> ToolOutcome:
+        return failure
+
     async def finalize_message(self, message: Message) -> Message:
         return message
 

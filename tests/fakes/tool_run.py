@@ -27,10 +27,10 @@ from pigeon.tools.base import BaseTool, ToolParts
 from pigeon.tools.bash import BashTool
 from pigeon.tools.file_access import FileAccess
 from pigeon.tools.images.resizing import Fitted, Profile, fit_image
-from pigeon.tools.searching.ripgrep import Ripgrep
 from pigeon.wire.content import ImageContent, TextContent, ToolCall
 from pigeon.wire.errors import ToolFailed
 from pigeon.wire.events import ToolOutcome
+from pigeon.workspaces.local import LocalParts, LocalWorkspace
 
 BASH = Shell("/bin/bash")
 
@@ -55,8 +55,14 @@ def paths_in(folder: object, home: str = "/nowhere") -> PathResolver:
     return PathResolver(str(folder), home)
 
 
-def ripgrep(processes: ProcessOwner, home: str = "/nowhere") -> Ripgrep:
-    return Ripgrep(processes, lambda: plain_environment(os.environ), home)
+def local_workspace(processes: ProcessOwner, home: str = "/nowhere", folder: object = "/") -> LocalWorkspace:
+    """A folder of this machine as an agent reaches it."""
+    return LocalWorkspace(str(folder), LocalParts(processes, lambda: plain_environment(os.environ), home))
+
+
+def files_of(processes: ProcessOwner) -> FileAccess:
+    """How tools reach files, and search."""
+    return FileAccess(workspace=local_workspace(processes))
 
 
 def workplace(
@@ -78,8 +84,11 @@ def tool_parts(place: Workplace, home: str = "/nowhere", **more: Any) -> ToolPar
     sandbox = more.get("sandbox", lambda: None)
     parts: dict[str, Any] = {
         "paths": make_path_resolver(place.cwd, home, sandbox),
-        "files": FileAccess(),
-        "search": Ripgrep(place.processes, lambda: plain_environment(place.environment()), home),
+        "files": FileAccess(
+            workspace=LocalWorkspace(
+                place.cwd, LocalParts(place.processes, lambda: plain_environment(place.environment()), home)
+            )
+        ),
         "fitter": PlainFitter(),
         "resize_images": lambda: True,
         "declared": False,

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from pigeon.resources.context_files import LARGEST_FILE, NAMES, read_context_files
-from pigeon.system.paths import HeldPath, resolve_and_hold
+from pigeon.system.held_paths import HeldPath, resolve_and_hold
 from support.agent_folders import ODD
 
 
@@ -138,12 +138,12 @@ def test_a_file_that_is_swapped_for_a_link_is_not_read(folders, found, monkeypat
     path = folders.put(folders.project / "AGENTS.md", "text")
     secret = folders.put(folders.project.parent / "id_rsa", "secret")
 
-    def swap_for_link(asked: str) -> HeldPath:
+    def swap_for_link(asked: str, names: tuple[str, ...]) -> HeldPath:
         os.unlink(path)
         os.symlink(secret, path)
-        return resolve_and_hold(asked)
+        return resolve_and_hold(asked, names)
 
-    monkeypatch.setattr("pigeon.resources.instruction_files.resolve_and_hold", swap_for_link)
+    monkeypatch.setattr("pigeon.system.file_view.resolve_and_hold", swap_for_link)
     assert found() == []
     assert "leads out of" in folders.reported[0]
 

@@ -61,6 +61,7 @@ from pigeon.wire.entries import CompactionEntry
 from pigeon.wire.events import AgentSettled, CompactionEnd, MessageEnd, Outbound
 from pigeon.wire.messages import StopReason
 from pigeon.wire.model import Cost, Model, Usage
+from pigeon.workspaces.agent_workspace import AgentWorkspace
 from support.model_requests import a_model, assistant_message, tool_result
 from support.sessions import NOW, DiskRepository, user
 from support.strategies import empty_journal
@@ -239,6 +240,7 @@ class SessionSetup:
                     Environment(variables={}, home="/", cwd="/"), self.repository.store, lambda data: data
                 ),
                 files=ProjectFiles(lambda: transcript.journal.cwd, {}, "/"),
+                workspace=AgentWorkspace("/"),
                 sandbox=lambda: ABSENT,
                 now=lambda: NOW,
                 report=self.repository.reports.append,

@@ -13,6 +13,8 @@ from house_measures import SourceTree
 
 ROOT = Path(__file__).parents[2]
 TREE = SourceTree(ROOT)
+# A program that runs on other machines, alone: it has no event loop, and nobody who could give it what it needs.
+FOR_OTHER_MACHINES = "pigeon.workspaces.remote.helper."
 
 
 def hold(offenders: Iterable[str], allowed: Mapping[str, str], known: Iterable[str] = ()) -> None:

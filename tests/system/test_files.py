@@ -20,7 +20,7 @@ from pigeon.system.files import (
     replace_file,
     replace_file_atomically,
 )
-from pigeon.system.paths import resolve_and_hold
+from pigeon.system.held_paths import resolve_and_hold
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -5,12 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from fakes.tool_run import call_for_failure, call_for_text, call_tool, paths_in, ripgrep
-from pigeon.system.paths import resolve_and_hold
+from fakes.tool_run import call_for_failure, call_for_text, call_tool, files_of, paths_in
+from pigeon.system.held_paths import resolve_and_hold
 from pigeon.system.process.start import ProcessOwner
+from pigeon.system.process.variables import plain_environment
+from pigeon.tools.file_access import FileAccess
 from pigeon.tools.find import FindTool
-from pigeon.tools.searching.ripgrep import Ripgrep, SearchEnd
 from pigeon.wire.base import ABSENT
+from pigeon.workspaces.local import LocalWorkspace
+from pigeon.workspaces.records import SearchEnd
+from pigeon.workspaces.ripgrep import Ripgrep
 from support.agent_folders import make_project
 
 
@@ -21,7 +25,7 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def find(project: Path, processes: ProcessOwner) -> FindTool:
-    return FindTool(paths_in(project), ripgrep(processes))
+    return FindTool(paths_in(project), files_of(processes))
 
 
 async def test_files_are_found_by_name(find: FindTool) -> None:
@@ -96,10 +100,11 @@ async def test_names_that_are_no_text_are_found_with_what_is_below(find: FindToo
 
 
 async def test_an_aborted_or_endless_look_for_links_ends(project: Path, processes: ProcessOwner) -> None:
-    outcome = await call_for_text(FindTool(paths_in(project), ripgrep(processes), time_box=0.0), pattern="*")
+    outcome = await call_for_text(FindTool(paths_in(project), files_of(processes), time_box=0.0), pattern="*")
     assert outcome.endswith("[Search stopped after 0 seconds. Search a smaller directory for all results]")
     with resolve_and_hold(str(project)) as folder:
-        assert list(ripgrep(processes).find_unlisted(folder, set(), lambda _: True, lambda: True)) == []
+        ripgrep = Ripgrep(processes, lambda: plain_environment(os.environ), "/nowhere")
+        assert list(ripgrep.find_unlisted(folder, set(), lambda _: True, lambda: True)) == []
 
 
 async def test_another_directory_can_be_searched(find: FindTool, project: Path) -> None:
@@ -116,13 +121,11 @@ async def test_the_number_of_results_is_limited(find: FindTool) -> None:
     assert outcome.details == {"resultLimitReached": 1}
 
 
-class Refusing(Ripgrep):
+class Refusing(LocalWorkspace):
     async def search(self, *_: object, **__: object) -> SearchEnd:
-        return SearchEnd(2, "rg: out of order", False)
+        return SearchEnd("rg: out of order", unread=True)
 
 
-async def test_a_search_that_ripgrep_refuses_is_an_error_with_its_reason(
-    project: Path, processes: ProcessOwner
-) -> None:
-    find = FindTool(paths_in(project), Refusing(processes, lambda: os.environ, "/nowhere"))
+async def test_a_search_that_ripgrep_refuses_is_an_error_with_its_reason(project: Path) -> None:
+    find = FindTool(paths_in(project), FileAccess(workspace=Refusing("/")))
     assert (await call_for_failure(find, pattern="*")).text == "out of order"

@@ -10,14 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fakes.clock import within
-from fakes.tool_run import FakeRun, call_for_failure, call_for_text, call_tool, paths_in, ripgrep
+from fakes.tool_run import FakeRun, call_for_failure, call_for_text, call_tool, files_of, paths_in
 from pigeon.system.process.start import ProcessOwner
 from pigeon.system.process.variables import plain_environment
+from pigeon.tools.file_access import FileAccess
 from pigeon.tools.grep import GrepTool
-from pigeon.tools.searching.matches import Hits
-from pigeon.tools.searching.ripgrep import Ripgrep, SearchEnd
+from pigeon.tools.hits import Hits
 from pigeon.wire.base import ABSENT
 from pigeon.wire.errors import Aborted
+from pigeon.workspaces.local import LocalParts, LocalWorkspace
+from pigeon.workspaces.local_search import TextRecords
+from pigeon.workspaces.records import SearchEnd
 from support.agent_folders import make_project
 
 
@@ -28,7 +31,7 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def grep(project: Path, processes: ProcessOwner) -> GrepTool:
-    return GrepTool(paths_in(project), ripgrep(processes))
+    return GrepTool(paths_in(project), files_of(processes))
 
 
 async def test_matches_are_listed_with_path_and_line(grep: GrepTool) -> None:
@@ -112,7 +115,7 @@ async def test_a_glob_may_contain_a_colon(grep: GrepTool, project: Path) -> None
 async def test_the_rules_around_a_repository_do_not_count_in_it(project: Path, processes: ProcessOwner) -> None:
     (project / ".gitignore").write_text("*\n")
     (project / "src/.git").mkdir()
-    shown = await call_for_text(GrepTool(paths_in(project / "src" / "deep"), ripgrep(processes)), pattern="foo")
+    shown = await call_for_text(GrepTool(paths_in(project / "src" / "deep"), files_of(processes)), pattern="foo")
     assert shown == "b.py:1: foo = 1\nc.ts:1: const foo = 2;"
 
 
@@ -225,7 +228,7 @@ async def test_a_named_file_that_cannot_be_read_is_an_error(
     def refuse(path: str) -> int:
         raise PermissionError(errno.EACCES, "Permission denied", path)
 
-    monkeypatch.setattr("pigeon.tools.grep.open_regular", refuse)
+    monkeypatch.setattr("pigeon.workspaces.local.open_regular", refuse)
     assert (await call_for_failure(grep, pattern="foo", path="README.md")).text == (
         f"EACCES: permission denied, open '{project}/README.md'"
     )
@@ -238,13 +241,13 @@ async def test_what_could_not_be_read_on_the_way_is_told(grep: GrepTool, project
     assert shown == "No matches found\n\n[Some files or directories could not be read]"
 
 
-class InTrouble(Ripgrep):
+class InTrouble(LocalWorkspace):
     async def search(self, *_: object, **__: object) -> SearchEnd:
-        return SearchEnd(2, "", False)
+        return SearchEnd(unread=True)
 
 
-async def test_a_search_that_ripgrep_ends_with_trouble_says_so(project: Path, processes: ProcessOwner) -> None:
-    grep = GrepTool(paths_in(project), InTrouble(processes, lambda: os.environ, "/nowhere"))
+async def test_a_search_that_ripgrep_ends_with_trouble_says_so(project: Path) -> None:
+    grep = GrepTool(paths_in(project), FileAccess(workspace=InTrouble("/")))
     assert await call_for_text(grep, pattern="x") == "No matches found\n\n[Some files or directories could not be read]"
 
 
@@ -258,11 +261,12 @@ def test_records_are_taken_wherever_the_output_is_cut(cuts: list[int]) -> None:
         b"rg: something else\n"
     )
     hits = Hits(100, 500, 100_000)
+    records = TextRecords(hits.add_until_full)
     buffer = bytearray()
     for size in [*cuts, len(output)]:
         buffer += output[:size]
         output = output[size:]
-        assert not hits.consume_until_full(buffer)
+        assert not records.consume_until_full(buffer)
     assert hits.lines == ["a.dat:1: needle first", "new\nline-2- before", "new\nline:3: needle: WARNING"]
     assert hits.stopped_in == ["a.dat", "e.dat"]
     assert buffer == b"rg: something else\n"
@@ -285,7 +289,7 @@ async def test_text_that_no_program_can_be_given_is_an_error_that_names_the_argu
 
 
 async def test_a_search_whose_time_is_over_says_so(project: Path, processes: ProcessOwner) -> None:
-    shown = await call_for_text(GrepTool(paths_in(project), ripgrep(processes), time_box=0.0), pattern="foo")
+    shown = await call_for_text(GrepTool(paths_in(project), files_of(processes), time_box=0.0), pattern="foo")
     assert shown == "No matches found\n\n[Search stopped after 0 seconds. Search a smaller directory for all matches]"
 
 
@@ -308,7 +312,6 @@ async def test_the_engine_is_never_looked_for_on_the_network(
     monkeypatch.setattr("sys.executable", str(tmp_path / "python"))
     monkeypatch.setattr("sysconfig.get_path", lambda _: str(tmp_path))
     monkeypatch.setattr("importlib.metadata.files", lambda _: [])
-    grep = GrepTool(
-        paths_in(tmp_path), Ripgrep(processes, lambda: plain_environment({"PATH": str(tmp_path)}), "/nowhere")
-    )
+    parts = LocalParts(processes, lambda: plain_environment({"PATH": str(tmp_path)}), "/nowhere")
+    grep = GrepTool(paths_in(tmp_path), FileAccess(workspace=LocalWorkspace(tmp_path, parts)))
     assert "ripgrep" in (await call_for_failure(grep, pattern="x")).text

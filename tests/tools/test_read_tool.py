@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from fakes.tool_run import FakeRun, PlainFitter, call_for_failure, call_for_text, call_tool, paths_in
 from pigeon.system.shell.truncation import MAX_BYTES, utf8_size_of
-from pigeon.tools.line_reading import Slice, read_lines
 from pigeon.tools.read import ReadTool
 from pigeon.tools.write import WriteTool
 from pigeon.wire.base import ABSENT
 from pigeon.wire.errors import Aborted
+from pigeon.workspaces.line_reading import Slice, read_lines
 
 
 def lines_in(path: Path, first: int, count: int | None, stopped: Callable[[], bool]) -> Slice:

@@ -15,7 +15,8 @@ from msgspec import Struct
 from pigeon.agent.inference import Delta, Failure, ModelRequest, OutputFormat, Sampled, ToolSpec
 from pigeon.agent.scope import RunningCalls, Scope
 from pigeon.agent.tool_facts import ToolFacts, make_default_facts
-from pigeon.system.paths import HeldPath, is_process_memory
+from pigeon.system.held_paths import HeldPath
+from pigeon.system.paths import is_process_memory
 from pigeon.wire.base import Json
 from pigeon.wire.content import ImageContent, ToolCall
 from pigeon.wire.events import Outbound, StreamEvent, ToolOutcome
@@ -421,6 +422,10 @@ class RunOwner(Protocol):
 
     async def finalize_message(self, message: Message) -> Message:
         """The message to record; called right before its `message_end`."""
+        ...
+
+    def name_machine(self, failure: ToolOutcome) -> ToolOutcome:
+        """The result of a failed call, which names the machine that it was about, if that is another one."""
         ...
 
     async def collect_additions(

@@ -238,6 +238,8 @@ class ToolBatch:
         )
 
     async def _announce_end(self, call: ToolCall, ended: CallResult) -> CallResult:
+        if ended.is_error:
+            ended = CallResult(self._owner.name_machine(ended.outcome), True, ended.duration_ms, ended.denied)
         await self._publish(
             ToolExecutionEnd(
                 tool_call_id=call.id,

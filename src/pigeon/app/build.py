@@ -27,7 +27,8 @@ from pigeon.app.models import (
 )
 from pigeon.app.options import AgentOptions
 from pigeon.app.sandbox import make_sandbox
-from pigeon.app.sessions import make_repository, open_journal
+from pigeon.app.sessions import find_workspace_of_session, make_repository, open_journal
+from pigeon.app.workspaces import make_workspace
 from pigeon.config.layers import Layers
 from pigeon.config.models_file import find_models_file
 from pigeon.config.paths import project_dirs
@@ -64,12 +65,13 @@ from pigeon.system.process.start import ProcessOwner
 from pigeon.tools.agent_tools import AgentTools, ToolOptions
 from pigeon.tools.task import TaskTool
 from pigeon.tools.workplaces import Workplaces, outputs_folder
-from pigeon.trust.control import FolderUser, ProjectDecisions, TrustControl
+from pigeon.trust.control import ProjectDecisions, TrustControl
 from pigeon.wire.base import value_or_default
 from pigeon.wire.entries import SessionInfo
 from pigeon.wire.errors import BadRecord, Refusal, StartupError
 from pigeon.wire.model import Model
 from pigeon.wire.steering import LIMIT_FIELDS, Limits, parse_limits
+from pigeon.workspaces.agent_workspace import AgentWorkspace, FolderUser
 
 # For hosts that set no limits: they see the same as from the rest of the family, unless nothing else ends a loop.
 PATIENT_GUARD = LoopGuardPolicy(warn=250, stop=300)
@@ -133,7 +135,9 @@ class _Builder:
         self._environment = environment
         self._agent_dir = environment.agent_dir(options.agent_dir)
         self._cwd = _resolve_working_directory(options, environment)
-        self._layers = Layers(self._agent_dir, self._reports.add_startup_problem)
+        self._workspace = AgentWorkspace(environment.home, self._cwd)
+        self._layers = Layers(self._agent_dir, self._reports.add_startup_problem, self._workspace.current_view)
+        self._workspace.add_project_readers(self._layers.read_project)
         self._extensions = AgentExtensions(
             ExtensionOptions(named=options.extensions, only_named=options.no_extensions, flags=options.flags),
             self._agent_dir,
@@ -161,6 +165,7 @@ class _Builder:
         extensions = self._extensions
         try:
             await self._sandbox.find_working_wall()
+            await self._open_workspace()
             settings = self._layers.settings
             await extensions.load_user_extensions(value_or_default(settings.extensions, []), settings.packages)
             decisions = ProjectDecisions(
@@ -171,21 +176,53 @@ class _Builder:
                 self._layers.settings.default_project_trust,
                 extensions.ask_extensions_about_trust,
                 self._reports.add_startup_problem,
+                self._workspace,
             )
             repository, transcript = await self._open_transcript(decisions)
             try:
-                self._sandbox.enclose_commands(transcript.journal.cwd)
-                await self._sandbox.find_working_wall()
                 cwd = transcript.journal.cwd
-                await extensions.load_project_extensions(project_dirs(cwd) if decisions.is_trusted(cwd) else [])
-                return self._assemble(decisions, repository, transcript)
+                here = self._workspace.find_own_folder() if self._workspace.is_elsewhere else cwd
+                self._sandbox.enclose_commands(here)
+                await self._sandbox.find_working_wall()
+                self._refuse_sandbox_elsewhere()
+                # Extensions run here, so only those of a project on this machine are loaded.
+                uses_project = decisions.is_trusted(cwd) and not self._workspace.is_elsewhere
+                await extensions.load_project_extensions(project_dirs(cwd) if uses_project else [])
+                agents, resources = self._build_agents(), self._build_resources(cwd)
+                self._workspace.add_project_readers(agents.read_project, resources.read_project)
+                await self._workspace.read_project(cwd, decisions.is_trusted(cwd))
+                return self._assemble(decisions, repository, transcript, agents, resources)
             except BaseException:
                 transcript.journal.close()
                 raise
         except BaseException:
             self._sandbox.close()
             await extensions.close()
+            await self._workspace.close()
             raise
+
+    async def _open_workspace(self) -> None:
+        """Connect to the workspace that the options name, or in which their conversation was begun."""
+        options, environment = self._options, self._environment
+        chosen = options.workspace
+        if chosen is None:
+            chosen = find_workspace_of_session(options, environment, self._make_repository(None))
+        if chosen is None:
+            return
+        if isinstance(chosen, str):
+            chosen = make_workspace(chosen, environment, self._sandbox.processes, self._redactor.list_key_variables())
+        await self._workspace.open(chosen)
+        self._cwd = chosen.folder
+        self._refuse_sandbox_elsewhere()
+
+    def _refuse_sandbox_elsewhere(self) -> None:
+        """A sandbox is one of this machine: it would not hold commands elsewhere."""
+        if self._workspace.runs_commands and self._sandbox.is_enclosing():
+            name = self._workspace.machine or "the workspace"
+            raise StartupError(
+                f"The sandbox cannot hold commands that run on {name}: leave out --sandbox and turn off the one in the "
+                'settings ("sandbox": {"mode": "off"}), or work on this machine'
+            )
 
     async def _open_transcript(self, decisions: ProjectDecisions) -> tuple[SessionRepository, Transcript]:
         """Open the first conversation and switch to the settings for its folder.
@@ -194,29 +231,40 @@ class _Builder:
         conversation is known. The conversation's folder may differ, with its own trust decision.
         """
         await decisions.decide(self._cwd)
+        await self._workspace.read_project(self._cwd, decisions.is_trusted(self._cwd))
         decisions.apply(self._cwd, [self._layers])
         options, environment = self._options, self._environment
-        repository = make_repository(
-            options,
-            environment,
+        repository = self._make_repository(self._workspace.url)
+        transcript = Transcript(open_journal(options, environment, repository, self._cwd))
+        cwd = transcript.journal.cwd
+        if cwd != self._cwd:
+            await decisions.decide(cwd)
+            await self._workspace.read_project(cwd, decisions.is_trusted(cwd))
+            decisions.apply(cwd, [self._layers])
+        return repository, transcript
+
+    def _make_repository(self, workspace: str | None) -> SessionRepository:
+        return make_repository(
+            self._options,
+            self._environment,
             self._layers.settings,
             self._agent_dir,
             self._cwd,
             self._reports.show_warning,
             self._redactor.mask,
+            workspace,
         )
-        transcript = Transcript(open_journal(options, environment, repository, self._cwd))
-        cwd = transcript.journal.cwd
-        if cwd != self._cwd:
-            await decisions.decide(cwd)
-            decisions.apply(cwd, [self._layers])
-        return repository, transcript
 
     def _build_hooks(self) -> Hooks:
         return self._extensions.runner.hooks if self._extensions.runner else NoHooks()
 
     def _assemble(
-        self, decisions: ProjectDecisions, repository: SessionRepository, transcript: Transcript
+        self,
+        decisions: ProjectDecisions,
+        repository: SessionRepository,
+        transcript: Transcript,
+        agents: ConversationAgents,
+        resources: Resources,
     ) -> BuiltAgent:
         reports = self._reports
         hooks, runner = self._build_hooks(), self._extensions.runner
@@ -225,25 +273,17 @@ class _Builder:
         providers = self._build_extension_providers(gateway)
         models = self._build_models(transcript, hooks)
         self._recordings.record_agent(models.model, models.level, models.list_available(), folders)
-        agents = self._build_agents()
         tools = self._build_tools(transcript, models, agents)
-        resources = self._build_resources(transcript.journal.cwd)
         permissions = self._build_permissions(transcript, tools, runner.gate if runner else None)
         run_callbacks: list[Callable[[], None]] = []
         servers = self._servers = ConfiguredServers(
             self._build_server_parts(transcript, tools, on_run=run_callbacks.append)
         )
         # What reads a project's files, after what decides which those are.
-        readers: list[FolderUser] = [agents, resources, servers, permissions, *([runner] if runner else [])]
+        local: list[FolderUser] = [self._workspace.keep_here(user) for user in (servers, runner) if user is not None]
+        readers: list[FolderUser] = [agents, resources, permissions, *local]
         decisions.apply(transcript.journal.cwd, readers)
-        trust = TrustControl(
-            decisions,
-            transcript.journal.cwd,
-            [self._layers, self._sandbox, tools, *readers],
-            self._bus,
-            run_callbacks.append,
-            self._sandbox.check_folder,
-        )
+        trust = self._build_trust(decisions, transcript.journal.cwd, [tools, *readers], run_callbacks)
         session = Session(
             self._build_dependencies(
                 repository,
@@ -267,12 +307,33 @@ class _Builder:
         self._record_session_name(session.journal)
         return BuiltAgent(
             session=session,
-            lifecycle=Lifecycle(session, runner, providers, gateway, resources, reports, self._sandbox),
+            lifecycle=Lifecycle(
+                session, runner, providers, gateway, resources, reports, self._sandbox, self._workspace
+            ),
             problems=reports.startup,
             redactor=self._redactor,
             known_flags=runner.list_known_flags() if runner else {},
             processes=self._sandbox.processes,
             why_hidden=self._sandbox.hidden_reason,
+        )
+
+    def _build_trust(
+        self,
+        decisions: ProjectDecisions,
+        cwd: str,
+        users: Sequence[FolderUser],
+        run_callbacks: list[Callable[[], None]],
+    ) -> TrustControl:
+        # A sandbox is about folders of this machine.
+        sandbox = None if self._workspace.is_elsewhere else self._sandbox
+        return TrustControl(
+            decisions,
+            cwd,
+            [self._layers, *([] if sandbox is None else [sandbox]), *users],
+            self._bus,
+            run_callbacks.append,
+            None if sandbox is None else sandbox.check_folder,
+            self._workspace.read_project,
         )
 
     def _build_extension_providers(self, gateway: Gateway) -> ExtensionProviders:
@@ -297,6 +358,7 @@ class _Builder:
                 find_model=self._find_model,
                 report=self._reports.add_startup_warning,
                 in_turn=self._options.record is not None or self._environment.reproducible,
+                workspace=self._workspace,
             )
         )
 
@@ -327,7 +389,9 @@ class _Builder:
             offers=options.offers,
         )
         environment, settings = self._environment, self._layers.settings
-        workplaces = Workplaces(environment, settings, self._sandbox, transcript, models, self._redactor)
+        workplaces = Workplaces(
+            environment, settings, self._sandbox, transcript, models, self._redactor, self._workspace
+        )
         self._sandbox.set_artifacts_source(workplaces.find_saved_outputs_folder)
         tools = AgentTools(
             chosen,
@@ -393,10 +457,11 @@ class _Builder:
                 settings.export.mask_secrets,
                 self._registry.describe_key_origin,
             ),
-            files=tools.make_project_files(permissions.make_concealment_test),
+            files=tools.make_project_files(permissions),
             tool_servers=self._servers,
             agents=agents,
             jobs=tools.jobs,
+            workspace=self._workspace,
             sandbox=self._sandbox.state,
             now=environment.now,
             ids=environment.ids,
@@ -427,7 +492,13 @@ class _Builder:
             self._layers,
             self._reports,
             [self._agent_dir, *self._extension_files()],
-            SessionParts(transcript=transcript, toolset=tools.toolset, dialogs=self._dialogs, post=self._bus.post),
+            SessionParts(
+                transcript=transcript,
+                toolset=tools.toolset,
+                dialogs=self._dialogs,
+                post=self._bus.post,
+                workspace=self._workspace,
+            ),
             extending,
             self._sandbox.is_enclosing,
         )
@@ -440,7 +511,7 @@ class _Builder:
             agent_dir=self._agent_dir,
             variables=environment.variables,
             home=environment.home,
-            cwd=transcript.folder,
+            cwd=self._workspace.find_own_folder if self._workspace.is_elsewhere else transcript.folder,
             processes=self._sandbox.processes,
             toolset=tools.toolset,
             workplace=tools.current_workplace,
@@ -497,6 +568,7 @@ class _Builder:
             base=self._environment.cwd,
             report=self._reports.show_warning,
             expansion_failed=self._reports.report_skill_failure,
+            project_view=self._workspace.current_view,
         )
 
 

@@ -19,6 +19,7 @@ from pigeon.resources.resources import Resources
 from pigeon.sandbox.control import SandboxControl
 from pigeon.session.host.reports import Reports
 from pigeon.session.session import Session
+from pigeon.workspaces.agent_workspace import AgentWorkspace
 
 if TYPE_CHECKING:
     from pigeon.extensions.runner import Runner
@@ -36,7 +37,9 @@ class Lifecycle:
         resources: Resources,
         reports: Reports,
         sandbox: SandboxControl,
+        workspace: AgentWorkspace,
     ) -> None:
+        self._workspace = workspace
         self._session = session
         self._runner = runner
         self._providers = providers
@@ -76,6 +79,7 @@ class Lifecycle:
 
     async def stop(self) -> None:
         """End the agent's processes and connections."""
+        await self._workspace.close()
         await self._processes.kill_everything()
         self._sandbox.close()
         await self._gateway.aclose()

@@ -20,12 +20,13 @@ if TYPE_CHECKING:
     from pigeon.wire.agents import AgentType
     from pigeon.wire.choices import ApprovalMode, ToolOffer
     from pigeon.wire.commands import InterruptMode
+    from pigeon.workspaces.workspace import Workspace
 
 
 # Options that apply to a single conversation, so they cannot be given to all agents of a program.
 OF_ONE_SESSION = (
     *("session", "session_id", "resume", "continue_newest", "fork"),
-    *("no_session", "name", "cwd", "session_dir", "record"),
+    *("no_session", "name", "cwd", "session_dir", "record", "workspace"),
 )
 
 
@@ -34,6 +35,8 @@ class AgentOptions(Struct, frozen=True, kw_only=True):
 
     # Folders: where to work, and where settings, models, keys and sessions are.
     cwd: str | None = None
+    # Where the files are and commands run, as a URL or an object; `None` is this machine.
+    workspace: str | Workspace | None = None
     agent_dir: str | None = None
 
     # The model to begin with, the patterns that `cycle_model` goes through, and a key for the model's provider.

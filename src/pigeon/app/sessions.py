@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 
@@ -10,7 +11,7 @@ from pigeon.app.stores import find_store
 from pigeon.config.settings import Settings
 from pigeon.session.history.journal import Journal
 from pigeon.session.history.listing import header_of
-from pigeon.session.history.reading import load_session
+from pigeon.session.history.reading import load_session, read_header
 from pigeon.session.history.repository import SessionRepository
 from pigeon.session.history.session_folders import SessionFolders
 from pigeon.store.addresses import FILES
@@ -29,8 +30,9 @@ def make_repository(
     cwd: str,
     report: Callable[[str], None],
     mask: Callable[[bytes], bytes],
+    workspace: str | None = None,
 ) -> SessionRepository:
-    """The repository for this process's conversations."""
+    """The repository for this process's conversations; those of another machine are kept in a folder of their own."""
     own = options.session_dir or environment.variables.get("PI_CODING_AGENT_SESSION_DIR")
     if not own and not isinstance(settings.session_dir, Absent):
         own = settings.session_dir
@@ -38,10 +40,35 @@ def make_repository(
     store = SessionFolders.from_agent_dir(agent_dir)
     if isinstance(kept, str) and kept.startswith(FILES):
         store = SessionFolders(environment.absolute_path(kept.removeprefix(FILES)))
-    folder = environment.absolute_path(own) if own else store.folder_of(cwd)
+    folder = environment.absolute_path(own) if own else store.folder_of(cwd if workspace is None else workspace)
     return SessionRepository(
-        folder, store, not options.no_session, environment.now, report, environment.absolute_path, mask, environment.ids
+        folder,
+        store,
+        not options.no_session,
+        environment.now,
+        report,
+        environment.absolute_path,
+        mask,
+        environment.ids,
+        workspace,
     )
+
+
+def find_workspace_of_session(
+    options: AgentOptions, environment: Environment, repository: SessionRepository
+) -> str | None:
+    """The workspace of the conversation that the options name, if it is another machine."""
+    named = options.session or options.resume or options.fork
+    if options.no_session or not named:
+        return None
+    if repository.store.is_file_reference(named):
+        path = environment.absolute_path(named)
+    else:
+        found = repository.store.resolve(named, repository.folder)
+        path = "" if found is None else found[0]
+    header = read_header(path) if path and os.path.isfile(path) else None
+    workspace = (header or {}).get("workspace")
+    return workspace if isinstance(workspace, str) else None
 
 
 def open_journal(options: AgentOptions, environment: Environment, repository: SessionRepository, cwd: str) -> Journal:

@@ -64,6 +64,7 @@ GROUPS: dict[str, list[Row]] = {
     ],
     "Tools and permissions": [
         ("--cwd", "DIR", "work in this folder"),
+        ("--workspace", "URL", "work on another machine: ssh://, docker://, podman://, exec:COMMAND#/path, host:/path"),
         ("--tools -t", "LIST", "use only these tools (comma-separated, * is a wildcard), or +add and -remove some"),
         ("--exclude-tools -xt", "LIST", "leave out these tools; * is a wildcard"),
         ("--no-tools -nt", "", "use no tools at all"),
@@ -302,6 +303,7 @@ def _parse_extension_flags(options: list[str], arguments: list[str]) -> dict[str
 def _to_agent_options(found: argparse.Namespace, flags: dict[str, bool | str]) -> AgentOptions:
     return AgentOptions(
         cwd=found.cwd,
+        workspace=found.workspace,
         provider=found.provider,
         model=found.model,
         models=tuple(pattern.strip() for pattern in found.models.split(",")) if found.models else (),

@@ -11,6 +11,7 @@ import os
 import re
 from typing import Any
 
+from pigeon.system.file_view import LOCAL_FILES, FileView
 from pigeon.system.files import read_whole
 from pigeon.wire import codec
 from pigeon.wire.errors import BadRecord
@@ -23,9 +24,9 @@ _COMMENT = rb'(?s)"(?>(?:[^"\\]++|\\.)*)(?:"|\\?\Z)|%b|,(?=\s*+(?>(?:(?:%b)\s*+)
 _BOM = b"\xef\xbb\xbf"
 
 
-def read_json(path: str, *, may_be_blank: bool = False) -> Any:
+def read_json(path: str, *, may_be_blank: bool = False, view: FileView = LOCAL_FILES) -> Any:
     """The value in a file; raises `OSError` and `BadRecord`."""
-    return decode_with_comments(read_whole(path, LARGEST), may_be_blank=may_be_blank)
+    return decode_with_comments(view.read(path, LARGEST), may_be_blank=may_be_blank)
 
 
 def decode_with_comments(data: bytes, *, may_be_blank: bool = False) -> Any:
@@ -106,14 +107,14 @@ def _count_keys(value: Any) -> int:
     return sum(map(_count_keys, value)) if isinstance(value, list) else 0
 
 
-def is_dangling_link(path: str) -> bool:
+def is_dangling_link(path: str, view: FileView = LOCAL_FILES) -> bool:
     """Whether a path does not exist because of a dangling link, which means that the file is missing by mistake."""
-    while not os.path.lexists(path):
+    while not view.lexists(path):
         above = os.path.dirname(path)
         if above == path:
             return False
         path = above
-    return not os.path.exists(path)
+    return not view.exists(path)
 
 
 def _without_comments(data: bytes) -> bytes:

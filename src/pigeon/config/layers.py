@@ -21,6 +21,7 @@ from pigeon.config.json_file import LARGEST, find_repeated_key
 from pigeon.config.paths import project_dirs
 from pigeon.config.settings import Settings, ToolSettings, keys_of, read_settings_file, select_valid_keys
 from pigeon.config.tool_selection import join_tool_lists, read_tool_names
+from pigeon.system.file_view import LOCAL_FILES, FileView
 from pigeon.system.files import read_whole
 from pigeon.wire import codec
 from pigeon.wire.base import merge_objects
@@ -48,10 +49,17 @@ USERS_ONLY = (
 class Layers:
     """The user's settings at once; the project's when it is trusted.
 
-    `report` is called once for each error in a file; the permission gate reports the `doubts`.
+    `report` is called once for each error in a file; the permission gate reports the `doubts`. `project_view` shows the
+    machine that the project is on.
     """
 
-    def __init__(self, agent_dir: str, report: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        agent_dir: str,
+        report: Callable[[str], None],
+        project_view: Callable[[], FileView] = lambda: LOCAL_FILES,
+    ) -> None:
+        self._project_view = project_view
         self._report = report
         self._reported: set[str] = set()
         self._path = os.path.join(agent_dir, "settings.json")
@@ -94,6 +102,11 @@ class Layers:
         """Use the settings of the project in this folder, if it is trusted, instead of those of another one."""
         self.load_project_settings(project_dirs(cwd) if trusted else [])
 
+    def read_project(self, cwd: str, trusted: bool) -> None:
+        """Read the files of a project without using them, so that they are fetched."""
+        for folder in project_dirs(cwd) if trusted else ():
+            read_settings_file(os.path.join(folder, "settings.json"), lambda problem: None, self._project_view())
+
     def load_project_settings(self, folders: Sequence[str]) -> Settings:
         """Read the project's settings too, the first folder's on top; only for a project that is trusted.
 
@@ -106,7 +119,7 @@ class Layers:
         self._unusable = list(self._unusable_of_user)
         for folder in reversed(folders):
             path = os.path.join(folder, "settings.json")
-            raw = self._read_layer(path, self.doubts)
+            raw = self._read_layer(path, self.doubts, self._project_view())
             if raw:
                 self.project_permissions = _join_rules(self.project_permissions, _rules_in(raw))
                 if "sandbox" in raw:
@@ -132,8 +145,8 @@ class Layers:
             layers.append((theirs, found or {}))
         return [*layers, (self._path, self._read_layer(self._path, self._user_doubts))]
 
-    def _read_layer(self, path: str, doubts: list[str]) -> dict[str, Any]:
-        raw = read_settings_file(path, doubts.append)
+    def _read_layer(self, path: str, doubts: list[str], view: FileView = LOCAL_FILES) -> dict[str, Any]:
+        raw = read_settings_file(path, doubts.append, view)
         if raw is None:
             self._unusable.append(path)
             return {}

@@ -13,6 +13,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from pigeon.config.json_file import is_dangling_link, read_json
+from pigeon.system.file_view import LOCAL_FILES, FileView
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT, Absent, Json, Record, value_or_default
 from pigeon.wire.commands import InterruptMode, QueueMode
@@ -158,12 +159,12 @@ def list_skill_paths(settings: Settings) -> list[str]:
     return [item for item in skills if isinstance(item, str)] if isinstance(skills, list) else []
 
 
-def read_settings_file(path: str, report: Callable[[str], None]) -> dict[str, Any] | None:
+def read_settings_file(path: str, report: Callable[[str], None], view: FileView = LOCAL_FILES) -> dict[str, Any] | None:
     """The object in a settings file: empty if there is no file, None if it cannot be used."""
     try:
-        value = read_json(path)
+        value = read_json(path, view=view)
     except FileNotFoundError as error:
-        if not is_dangling_link(path):
+        if not is_dangling_link(path, view):
             return {}
         report(f"{path} cannot be read: {error.strerror}(dangling link)")
         return None

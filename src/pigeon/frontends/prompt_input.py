@@ -8,6 +8,8 @@ import os
 import select
 import sys
 from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -15,9 +17,12 @@ from pigeon.frontends.call import CommandLine
 from pigeon.frontends.printing import print_to_stderr
 from pigeon.system.environment import Environment
 from pigeon.system.files import read_whole
-from pigeon.system.paths import resolve_and_hold
+from pigeon.system.held_paths import resolve_and_hold
 from pigeon.wire.base import Json
-from pigeon.wire.errors import PigeonError, StartupError, UsageError
+from pigeon.wire.errors import PigeonError, StartupError, ToolFailed, UsageError
+
+if TYPE_CHECKING:
+    from pigeon.app.build import BuiltAgent
 
 LARGEST_FILE = 20 * 1024 * 1024
 TOO_LARGE = f"larger than {LARGEST_FILE // 1024**2} MB"
@@ -70,6 +75,38 @@ def _read_stdin() -> bytes:
     return bytes(data)
 
 
+def has_prompt(line: CommandLine, piped: str, environment: Environment) -> bool:
+    """Whether a call says anything. Raises `UsageError` for a file that cannot be read, unless it is on another
+    machine."""
+    if line.agent.workspace is None:
+        return bool(prompts_of(line, piped, environment, as_one=True).texts)
+    return bool(piped.strip() or any(word.strip() for word in line.messages))
+
+
+async def fetch_prompts(
+    line: CommandLine,
+    piped: str,
+    environment: Environment,
+    agent: BuiltAgent,
+    *,
+    as_one: bool,
+) -> CallPrompts:
+    """The prompts of a call, with files from where the agent works; see `prompts_of`."""
+    workspace = agent.session.dependencies.workspace
+    if not workspace.is_elsewhere:
+        return prompts_of(line, piped, environment, as_one=as_one, why_hidden=agent.why_hidden)
+    fetched: dict[str, tuple[str, bytes]] = {}
+    for name in _split_words(line)[0]:
+        try:
+            path, data = await workspace.read_file(name, agent.session.journal.cwd, LARGEST_FILE)
+            if len(data) > LARGEST_FILE:
+                raise OSError(errno.EFBIG, "file too large")
+            fetched[name] = path, data
+        except (OSError, ToolFailed) as error:
+            raise _make_refusal(name, error, f" (on {workspace.machine})") from None
+    return prompts_of(line, piped, environment, as_one=as_one, read_file=fetched.__getitem__)
+
+
 def prompts_of(
     line: CommandLine,
     piped: str,
@@ -77,42 +114,55 @@ def prompts_of(
     *,
     as_one: bool,
     why_hidden: Callable[[str], str | None] = lambda place: None,
+    read_file: Callable[[str], tuple[str, bytes]] | None = None,
 ) -> CallPrompts:
     """The prompts of a call; `as_one` puts all its words together, as a person writes them without quotes.
 
     Piped text and files go before the first, with blank lines between. Raises `UsageError` for a file that cannot be
-    read, and for one that must not be: `why_hidden` is called with real paths.
+    read, and for one that must not be: `why_hidden` is called with real paths. `read_file` returns the path and the
+    content of a file, where it is not read from the disk.
     """
-    words = list(line.messages)
-    spoken = words[: len(words) - len(line.literal)] if line.literal else words
-    named = [word[1:] for word in spoken if word.startswith("@") and len(word) > 1]
-    texts = [word for word in spoken if not (word.startswith("@") and len(word) > 1)] + list(line.literal)
+    named, texts = _split_words(line)
     if as_one:
         texts = [" ".join(texts)] if texts else []
-    files, images = _read_files(named, environment, why_hidden)
+    files, images = _read_files(named, read_file or partial(_read_local_file, environment, why_hidden))
     first = "\n\n".join(part for part in (piped, *files, *texts[:1]) if part.strip())
     return CallPrompts(tuple([first, *texts[1:]] if first or images else texts[1:]), tuple(images))
 
 
-def _read_files(
-    names: list[str], environment: Environment, why_hidden: Callable[[str], str | None]
-) -> tuple[list[str], list[bytes]]:
+def _split_words(line: CommandLine) -> tuple[list[str], list[str]]:
+    """The names of files among the words of a call, and the other words."""
+    words = list(line.messages)
+    spoken = words[: len(words) - len(line.literal)] if line.literal else words
+    named = [word[1:] for word in spoken if word.startswith("@") and len(word) > 1]
+    return named, [word for word in spoken if not (word.startswith("@") and len(word) > 1)] + list(line.literal)
+
+
+def _read_local_file(environment: Environment, why_hidden: Callable[[str], str | None], name: str) -> tuple[str, bytes]:
+    path = environment.absolute_path(name)
+    try:
+        # Held, so that the file that was checked is the one that is read: it may be a link that a command has made.
+        with resolve_and_hold(path) as held:
+            if (why := why_hidden(held.place)) is not None:
+                raise UsageError(f"@{name}: {why}. If the model may see it, pipe it in: pigeon -p ... < FILE")
+            return path, read_whole(held, LARGEST_FILE)
+    except OSError as error:
+        raise _make_refusal(name, error) from None
+
+
+def _make_refusal(name: str, error: Exception, where: str = "") -> UsageError:
+    reason = _reason_of(error) if isinstance(error, OSError) else str(error).rstrip(".")
+    return UsageError(
+        f"@{name}: {reason}{where}. Words that begin with @ name files; put a prompt that begins with @ after --"
+    )
+
+
+def _read_files(names: list[str], read_file: Callable[[str], tuple[str, bytes]]) -> tuple[list[str], list[bytes]]:
     """The named files: texts with their names, and images."""
     texts: list[str] = []
     images: list[bytes] = []
     for name in names:
-        path = environment.absolute_path(name)
-        try:
-            # Held, so that the file that was checked is the one that is read: it may be a link that a command has made.
-            with resolve_and_hold(path) as held:
-                if (why := why_hidden(held.place)) is not None:
-                    raise UsageError(f"@{name}: {why}. If the model may see it, pipe it in: pigeon -p ... < FILE")
-                data = read_whole(held, LARGEST_FILE)
-        except OSError as error:
-            raise UsageError(
-                f"@{name}: {_reason_of(error)}. Words that begin with @ name files; "
-                "put a prompt that begins with @ after --"
-            ) from None
+        path, data = read_file(name)
         if _is_image(data):
             images.append(data)
             texts.append(f'<file name="{path}"></file>')

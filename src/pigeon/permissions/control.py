@@ -29,6 +29,7 @@ from pigeon.wire.choices import PLAN, ApprovalMode
 from pigeon.wire.dialogs import SelectRequest
 from pigeon.wire.errors import BadRecord, Refusal, StartupError
 from pigeon.wire.events import Outbound, PermissionOutcome, PermissionResolved
+from pigeon.workspaces.agent_workspace import AgentWorkspace
 
 if TYPE_CHECKING:
     from pigeon.permissions.gate import AllowedCall, Ask, PermissionGate, PermissionQuestion
@@ -53,6 +54,7 @@ class SessionParts(Struct, frozen=True, kw_only=True):
     toolset: Toolset
     dialogs: Dialogs
     post: Callable[[Outbound], None]
+    workspace: AgentWorkspace
 
 
 class AgentPermissions:
@@ -74,6 +76,7 @@ class AgentPermissions:
         extending: Gate | None,
         walled: Callable[[], bool],
     ) -> None:
+        self._workspace = session.workspace
         self._asked_for = asked
         self._environment = environment
         self._settings = settings
@@ -193,6 +196,12 @@ class AgentPermissions:
             return lambda place: False
         return self._asking.make_concealment_test(tool)
 
+    async def fetch_concealment_test(self, tool: str) -> Callable[[str], bool]:
+        """The same where files have to be fetched to know."""
+        if self._asking is None or self._layers is None or not self._layers.is_in_force:
+            return lambda place: False
+        return await self._asking.fetch_concealment_test(tool)
+
     def _use_layers(self, layers: PermissionLayers) -> None:
         self._layers = layers
         self.plan_state.set_active(any(source.mode == PLAN for source in layers.all_sources))
@@ -231,7 +240,7 @@ class AgentPermissions:
         from pigeon.permissions.gate import PermissionGate
 
         def make_path_resolver() -> PathResolver:
-            return PathResolver(session.transcript.journal.cwd, self._environment.home)
+            return self._workspace.make_path_resolver(session.transcript.journal.cwd)
 
         return PermissionGate(
             layers,
@@ -314,10 +323,12 @@ class AgentPermissions:
         own = list(self._own)
         if isinstance(rules, str) and not _is_json(rules):
             own.append(environment.absolute_path(rules))
+        if self._workspace.is_elsewhere:
+            return ProtectedPlaces([], [self._workspace.home], {})
         return ProtectedPlaces(own, environment.homes, environment.variables)
 
     def _make_path_resolver(self) -> PathResolver:
-        return PathResolver(self._session.transcript.journal.cwd, self._environment.home)
+        return self._workspace.make_path_resolver(self._session.transcript.journal.cwd)
 
     def _session_id(self) -> str:
         return self._session.transcript.journal.session_id

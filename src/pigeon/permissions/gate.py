@@ -30,7 +30,6 @@ from pigeon.permissions.rules import (
     strictest_verdict,
 )
 from pigeon.session.dependencies import KeptAllowance
-from pigeon.system.files import run_in_thread
 from pigeon.system.paths import PathResolver
 from pigeon.tools.catalog import WRITE
 from pigeon.wire.answers import Permissions, SessionAllowance, SourceRules
@@ -55,6 +54,8 @@ REASONS: dict[PermissionOutcome, str] = {
 _UNKNOWN = "unknown"
 # Letters that screens show as blank.
 _BLANKS = "[\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0\u034f\u180b-\u180f\U000e0100-\U000e01ef]"
+# What is read of a repository to know its hooks.
+_GIT_FILES = (".git", ".git/commondir", ".git/config", ".git/hooks")
 _WIDEST_GAP, _TALLEST_GAP, _MOST_MARKS, _TAB = 40, 4, 8, 8
 
 
@@ -145,7 +146,14 @@ class PermissionGate:
     def make_concealment_test(self, tool: str) -> Callable[[str], bool]:
         """A test for real paths in the working directory that no search by this tool shows, even if the search itself
         is allowed: paths that are denied, and paths that other rules ask about."""
-        rules, paths = self._rules, self._paths()
+        return self._make_concealment_test(tool, self._paths())
+
+    async def fetch_concealment_test(self, tool: str) -> Callable[[str], bool]:
+        """The same where files have to be fetched."""
+        return await self._paths().decide(lambda paths: self._make_concealment_test(tool, paths))
+
+    def _make_concealment_test(self, tool: str, paths: PathResolver) -> Callable[[str], bool]:
+        rules = self._rules
         try:
             with paths.hold_path(".") as held:
                 answered = ruling_of(rules, tool, PathSubject(held, "search"), paths).asking
@@ -166,7 +174,11 @@ class PermissionGate:
                 if self._rules is not rules:  # replaced while the question was open
                     await self._require_ruling(tool, subject, paths)
         if isinstance(subject, PathSubject) and subject.access == "search":
-            prepared.conceal_paths(make_concealment_test(self._rules, tool, said.asking, paths))
+            prepared.conceal_paths(await paths.decide(lambda known: self._conceal(tool, said, known)))
+
+    def _conceal(self, tool: str, said: Ruling, paths: PathResolver) -> Callable[[str], bool]:
+        paths.view.real_path(paths.cwd)  # the test needs it for each path
+        return make_concealment_test(self._rules, tool, said.asking, paths)
 
     async def after_call(self, call: ToolCall, outcome: ToolOutcome, is_error: bool) -> tuple[ToolOutcome, bool]:
         return outcome, is_error
@@ -178,7 +190,7 @@ class PermissionGate:
             raise CallDenied(
                 f"{planned}. Finish the plan and submit it; what it needs can be done once it is accepted."
             )
-        said = ruling_of(self._rules, tool, subject, paths)
+        said = await paths.decide(lambda known: ruling_of(self._rules, tool, subject, known))
         if said.verdict == "deny":
             raise self._make_denial(
                 tool, await _format_subject(subject, paths), f"denied by {_describe_rule(said.rule)}"
@@ -191,21 +203,29 @@ class PermissionGate:
             places: list[PlacedPath] | None = [PlacedPath(subject.path.names, subject.path.place)]
             writing = tool
         elif isinstance(subject, CommandSubject) and ">" in subject.command:
-            places = await run_in_thread(lambda: find_redirected_files(subject.command, paths))
+            places = await paths.decide_in_thread(lambda known: find_redirected_files(subject.command, known))
             writing = WRITE
         else:
             return said
         if places is None:
             return Ruling("ask") if said.verdict == "allow" else said
-        found = await run_in_thread(lambda: self._protected.find_protected(places, paths.cwd))
+        protected = self._protected
+        found = await paths.decide_in_thread(
+            lambda known: protected.find_protected(places, known.cwd, known.view), _GIT_FILES
+        )
         for place, parts in found:
-            naming = ruling_of_named_parts(self._rules, writing, place, parts, paths)
+            naming = await self._find_naming_rule(writing, place, parts, paths)
             if naming.verdict == "deny":
                 raise self._make_denial(
                     tool, await _format_subject(subject, paths), _explain_protection(writing, place, parts, paths)
                 )
         # A rule that names the place and asks has been applied already: `said` covers all rules of all sources.
         return said
+
+    async def _find_naming_rule(
+        self, writing: str, place: PlacedPath, parts: Sequence[ProtectedPart], paths: PathResolver
+    ) -> Ruling:
+        return await paths.decide(lambda known: ruling_of_named_parts(self._rules, writing, place, parts, known))
 
     async def _require_approval(self, prepared: PreparedCall, key: AllowedCall, shown: str, rule: str | None) -> None:
         tool, timeout_ms = key.tool, self._rules.timeout_ms
@@ -273,21 +293,18 @@ def _explain_protection(tool: str, place: PlacedPath, parts: Sequence[ProtectedP
 
 async def _format_subject(subject: Subject, paths: PathResolver) -> str:
     """In a thread, because a command may be long."""
-    return await asyncio.to_thread(format_subject, subject, paths.cwd)
+    real = os.path.realpath if paths.view.is_local else str
+    return await asyncio.to_thread(format_subject, subject, paths.cwd, real)
 
 
-def format_subject(subject: Subject, cwd: str) -> str:
+def format_subject(subject: Subject, cwd: str, real_path: Callable[[str], str] = os.path.realpath) -> str:
     """The subject of a call for a person who has to approve it, without anything that could be mistaken for something
     else on a screen."""
     if isinstance(subject, CommandSubject):
         text = subject.command
     elif isinstance(subject, PathSubject):
         name, place = subject.path.names[0], subject.path.place
-        text = (
-            _relative_path(cwd, name)
-            if os.path.realpath(cwd) + name.removeprefix(cwd) == place or name == place
-            else place
-        )
+        text = _relative_path(cwd, name) if real_path(cwd) + name.removeprefix(cwd) == place or name == place else place
     else:
         text = _allowance_key_of(subject) if subject.arguments else ""
     return make_visible(text)

@@ -11,16 +11,14 @@ ignore them.
 from __future__ import annotations
 
 import os
-import stat
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import islice
 
 from msgspec import Struct
 
 from pigeon.permissions.rules import PermissionLayers, PlacedPath, Ruling, matches_place
-from pigeon.system.files import read_beginning
+from pigeon.system.file_view import LOCAL_FILES, FileView
 from pigeon.system.paths import PathResolver, absolute_path, expand_home, fold_spelling
 
 # Folders of agents, wherever they are, and what git keeps about a repository: a folder, or a file that names one.
@@ -82,47 +80,51 @@ class ProtectedPlaces:
         self._homes = tuple(homes)
         self._variables = variables
 
-    def find_protected(self, files: Iterable[PlacedPath], cwd: str) -> list[tuple[PlacedPath, Sequence[ProtectedPart]]]:
+    def find_protected(
+        self, files: Iterable[PlacedPath], cwd: str, view: FileView = LOCAL_FILES
+    ) -> list[tuple[PlacedPath, Sequence[ProtectedPart]]]:
         """The protected ones among these files, each with the reasons; reads the disk, so not in the event loop."""
-        known = [*self._list_protected_roots(), *_repository_roots(cwd, self._homes[0])]
-        protected = ((file, self._find_protecting_parts((*file.names, file.place), known)) for file in files)
+        known = [*self._list_protected_roots(view), *_repository_roots(cwd, self._homes[0], view)]
+        protected = ((file, self._find_protecting_parts((*file.names, file.place), known, view)) for file in files)
         return [(file, parts) for file, parts in protected if parts]
 
-    def _find_protecting_parts(self, places: Iterable[str], known: Sequence[Root]) -> tuple[ProtectedPart, ...]:
+    def _find_protecting_parts(
+        self, places: Iterable[str], known: Sequence[Root], view: FileView
+    ) -> tuple[ProtectedPart, ...]:
         found: dict[ProtectedPart, None] = {}
         for place in dict.fromkeys(places):
             found.update(dict.fromkeys(_find_parts_by_name(place)))
-            inside, linked = _folded_names(place), _multilink_identity_of(place)
-            for path, part in (*known, *_repository_roots(place, self._homes[0])):
+            inside, linked = _folded_names(place), view.identity_of(place)
+            for path, part in (*known, *_repository_roots(place, self._homes[0], view)):
                 root = _folded_names(path)
-                if inside[: len(root)] == root or (linked is not None and linked in _list_multilink_identities(path)):
+                if inside[: len(root)] == root or (linked and linked in _list_multilink_identities(path, view)):
                     found[part] = None
         return tuple(found)
 
-    def _list_protected_roots(self) -> Iterator[Root]:
+    def _list_protected_roots(self, view: FileView) -> Iterator[Root]:
         home = self._homes[0]
         for path in self._own:
             below = path[len(home) + 1 :] if path.startswith(home.rstrip("/") + "/") else None
             shown = path if below is None else f"~/{below}"
-            yield from _roots_of(path, ProtectedPart(shown, _folded_names(below or path)))
+            yield from _roots_of(path, ProtectedPart(shown, _folded_names(below or path)), view)
         for home in dict.fromkeys(self._homes):
             for name in _IN_HOME.split():
-                yield from _roots_of(os.path.join(home, name), ProtectedPart(f"~/{name}", _folded_names(name)))
+                yield from _roots_of(os.path.join(home, name), ProtectedPart(f"~/{name}", _folded_names(name)), view)
         for path in _OF_SYSTEM.split():
-            yield from _roots_of(path, ProtectedPart(path, _folded_names(path)))
-        yield from self._list_roots_from_variables()
+            yield from _roots_of(path, ProtectedPart(path, _folded_names(path)), view)
+        yield from self._list_roots_from_variables(view)
 
-    def _list_roots_from_variables(self) -> Iterator[Root]:
+    def _list_roots_from_variables(self, view: FileView) -> Iterator[Root]:
         home = self._homes[0]
         for variable in _NAMING:
             if given := self._variables.get(variable):
                 path = absolute_path(given, home, home)
-                yield from _roots_of(path, ProtectedPart(path, _folded_names(os.path.basename(path))))
+                yield from _roots_of(path, ProtectedPart(path, _folded_names(os.path.basename(path))), view)
         for variable, names in _FOLDERS.items():
             if given := self._variables.get(variable):
                 for name in names:
                     path = os.path.join(absolute_path(given, home, home), name)
-                    yield from _roots_of(path, ProtectedPart(path, _folded_names(name)))
+                    yield from _roots_of(path, ProtectedPart(path, _folded_names(name)), view)
 
 
 def ruling_of_named_parts(
@@ -149,41 +151,41 @@ def _find_parts_by_name(place: str) -> Iterator[ProtectedPart]:
             yield ProtectedPart(word, (word,))
 
 
-def _repository_roots(place: str, home: str) -> Iterator[Root]:
+def _repository_roots(place: str, home: str, view: FileView) -> Iterator[Root]:
     """The files that git keeps about the repository of a place, even outside `.git`, and the hooks that it runs."""
     folder = place
-    while not os.path.lexists(os.path.join(folder, ".git")):
+    while not view.lexists(os.path.join(folder, ".git")):
         above = os.path.dirname(folder)
         if above == folder:
             return
         folder = above
     data = [os.path.join(folder, ".git")]
-    if os.path.isfile(data[0]) and (elsewhere := _read_start(data[0]).removeprefix("gitdir:").strip()):
+    if view.is_file(data[0]) and (elsewhere := _read_start(data[0], view).removeprefix("gitdir:").strip()):
         data.append(os.path.join(folder, elsewhere))
-    if shared := _read_start(os.path.join(data[-1], "commondir")).strip():
+    if shared := _read_start(os.path.join(data[-1], "commondir"), view).strip():
         data.append(os.path.join(data[-1], shared))
     for path in dict.fromkeys(os.path.normpath(path) for path in data):
         part = ProtectedPart(path, _folded_names(os.path.basename(path)))
         for name in ("", "hooks", "config"):
-            yield from _roots_of(os.path.join(path, name).rstrip("/"), part)
-    settings = (line.partition("=") for line in _read_start(os.path.join(data[-1], "config")).splitlines())
+            yield from _roots_of(os.path.join(path, name).rstrip("/"), part, view)
+    settings = (line.partition("=") for line in _read_start(os.path.join(data[-1], "config"), view).splitlines())
     named = [value.strip().strip('"') for key, _, value in settings if key.strip().lower().endswith("hookspath")]
     for hooks in named[-_MOST_HOOKS:]:
         if hooks:
             yield from _roots_of(
-                absolute_path(hooks, folder, home), ProtectedPart(hooks, _folded_names(expand_home(hooks, home)))
+                absolute_path(hooks, folder, home), ProtectedPart(hooks, _folded_names(expand_home(hooks, home))), view
             )
 
 
-def _read_start(path: str) -> str:
+def _read_start(path: str, view: FileView) -> str:
     """The beginning of a file; empty if there is none."""
     try:
-        return read_beginning(path, _LONGEST_FILE)[0]
+        return view.read_beginning(path, _LONGEST_FILE)[0]
     except (OSError, ValueError):
         return ""
 
 
-def _roots_of(path: str, part: ProtectedPart) -> Iterator[Root]:
+def _roots_of(path: str, part: ProtectedPart, view: FileView) -> Iterator[Root]:
     """A file or folder under its names, as written and with links resolved; empty for a name that no system would
     open."""
     if len(path) > _LONGEST_PATH:
@@ -191,26 +193,17 @@ def _roots_of(path: str, part: ProtectedPart) -> Iterator[Root]:
     yield path, part
     # A path in a repository may contain NUL.
     with suppress(ValueError):
-        real = os.path.realpath(path)
+        real = view.real_path(path)
         if real != path:
             yield real, part
 
 
-def _multilink_identity_of(path: str) -> tuple[int, int] | None:
-    """The identity of a file with several names; None if it has one name or does not exist."""
+def _list_multilink_identities(path: str, view: FileView) -> Iterator[str]:
+    """The identities of a protected file, or of the files in a protected folder, that have several names."""
+    yield view.identity_of(path)
     with suppress(OSError, ValueError):
-        found = os.lstat(path)
-        if stat.S_ISREG(found.st_mode) and found.st_nlink > 1:
-            return found.st_dev, found.st_ino
-    return None
-
-
-def _list_multilink_identities(path: str) -> Iterator[tuple[int, int] | None]:
-    """The identities of a protected file, or of the files in a protected folder."""
-    yield _multilink_identity_of(path)
-    with suppress(OSError, ValueError), os.scandir(path) as entries:
-        for entry in islice(entries, _MOST_LINKED):
-            yield _multilink_identity_of(entry.path)
+        for entry in view.list_folder(path)[:_MOST_LINKED]:
+            yield view.identity_of(os.path.join(path, entry.name))
 
 
 def _folded_names(path: str) -> tuple[str, ...]:

@@ -555,7 +555,7 @@ class _ArgumentTexts:
 
 def _path_matches(pattern: str, path: PlacedPath, paths: PathResolver, strictly: bool) -> bool:
     pattern = expand_home(pattern, paths.home)
-    roots = [paths.cwd, os.path.realpath(paths.cwd)]
+    roots = [paths.cwd, paths.view.real_path(paths.cwd)]
     places = dict.fromkeys((*path.names, path.place))
     composed = unicodedata.normalize("NFC", pattern)
     if strictly:

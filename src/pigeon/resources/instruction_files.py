@@ -13,8 +13,8 @@ import os
 from msgspec import Struct
 
 from pigeon.resources.roots import ResourceRoot, ancestors
-from pigeon.system.files import check_regular
-from pigeon.system.paths import HeldPath, resolve_and_hold
+from pigeon.system.file_view import LOCAL_FILES, FileView
+from pigeon.system.held_paths import HeldPath
 
 _SPECIAL = ("/proc", "/dev", "/sys")
 _ENDINGS = (".md", ".mdc", ".mdx", ".markdown")
@@ -34,10 +34,10 @@ class LinkLimit(Struct, frozen=True):
     below: bool
 
 
-def limit_links(folder: str, trusted: bool) -> LinkLimit:
+def limit_links(folder: str, trusted: bool, view: FileView = LOCAL_FILES) -> LinkLimit:
     """The limit for the files of a project in this folder; `trusted` is the user's decision about it."""
-    start = os.path.realpath(folder)
-    repository = next((above for above in ancestors(start) if os.path.lexists(os.path.join(above, ".git"))), None)
+    start = view.real_path(folder)
+    repository = next((above for above in ancestors(start) if view.lexists(os.path.join(above, ".git"))), None)
     return LinkLimit(start=folder, within=repository or start, below=trusted or repository is not None)
 
 
@@ -45,14 +45,14 @@ def limit_links_of_root(root: ResourceRoot) -> LinkLimit | None:
     """The limit for skills or templates of a project; None for those that the user put there or named."""
     if root.location != "project":
         return None
-    return limit_links(os.path.dirname(root.path if root.source == "local" else root.base_dir), trusted=True)
+    return limit_links(os.path.dirname(root.path if root.source == "local" else root.base_dir), True, root.view)
 
 
-def check_instruction_file(path: str, place: str, limit: LinkLimit | None) -> None:
+def check_instruction_file(path: str, place: str, limit: LinkLimit | None, view: FileView = LOCAL_FILES) -> None:
     """Raise `OSError` unless the real place of a path may be read; without a limit, a link may lead anywhere."""
     if _is_below(place, _SPECIAL):
         raise LinkRefused(f"{path} leads to {place}, which is not a project file")
-    if limit is not None and place != _place_without_links(path, limit.start):
+    if limit is not None and place != _place_without_links(path, limit.start, view):
         name = os.path.basename(place)
         if not _is_below(place, (limit.within,)):
             raise LinkRefused(f"{path} is a link that leads out of {limit.within}")
@@ -60,23 +60,23 @@ def check_instruction_file(path: str, place: str, limit: LinkLimit | None) -> No
             raise LinkRefused(f"{path} is a link to {place}: outside a repository it may only lead to a file beside it")
         if not name.lower().endswith(_ENDINGS) and name not in _OTHER_NAMES:
             raise LinkRefused(f"{path} is a link to {place}, which is not a Markdown file")
-    check_regular(os.stat(place, follow_symlinks=False).st_mode, path)
+    view.check_regular(place, path)
 
 
-def hold_instruction_file(path: str, limit: LinkLimit | None) -> HeldPath:
+def hold_instruction_file(path: str, limit: LinkLimit | None, view: FileView = LOCAL_FILES) -> HeldPath:
     """The file, held so that no link can replace it before it is read; raises `OSError`, `LinkRefused` for a link that
     leads too far."""
-    held = resolve_and_hold(path)
+    held = view.hold(path)
     try:
-        check_instruction_file(path, held.place, limit)
+        check_instruction_file(path, held.place, limit, view)
     except BaseException:
         held.close()
         raise
     return held
 
 
-def _place_without_links(path: str, start: str) -> str:
-    return os.path.normpath(os.path.join(os.path.realpath(start), os.path.relpath(path, start)))
+def _place_without_links(path: str, start: str, view: FileView) -> str:
+    return os.path.normpath(os.path.join(view.real_path(start), os.path.relpath(path, start)))
 
 
 def _is_below(place: str, folders: tuple[str, ...]) -> bool:

@@ -11,7 +11,7 @@ from msgspec import Struct
 from pigeon.resources.front_matter import read_front_matter, text_of_key
 from pigeon.resources.instruction_files import hold_instruction_file, limit_links_of_root
 from pigeon.resources.roots import ResourceRoot
-from pigeon.system.files import error_text, read_text
+from pigeon.system.files import error_text
 from pigeon.wire.answers import SlashCommand
 
 DESCRIPTION_LIMIT = 60
@@ -69,18 +69,20 @@ class Templates:
                 if template is None:
                     continue
                 first = templates.setdefault(template.name, template)
-                if first.root.base_dir == root.base_dir and os.path.realpath(first.path) != os.path.realpath(path):
+                if first.root.base_dir == root.base_dir and root.view.real_path(first.path) != root.view.real_path(
+                    path
+                ):
                     self._report(f"{path}: template /{template.name} is hidden by the one of that name in {first.path}")
         return templates
 
 
 def _list_files(root: ResourceRoot, report: Callable[[str], None]) -> list[str]:
     try:
-        names = sorted(os.listdir(root.path))
+        names = [entry.name for entry in root.view.list_folder(root.path)]
     except NotADirectoryError:
         return [root.path]
     except OSError as error:
-        if not isinstance(error, FileNotFoundError) or os.path.lexists(root.path):
+        if not isinstance(error, FileNotFoundError) or root.view.lexists(root.path):
             report(f"templates not loaded: {error_text(error, 'scandir', root.path)}")
         return []
     return [os.path.join(root.path, name) for name in names if name.endswith(".md")]
@@ -88,8 +90,8 @@ def _list_files(root: ResourceRoot, report: Callable[[str], None]) -> list[str]:
 
 def _read_template(path: str, root: ResourceRoot, report: Callable[[str], None]) -> PromptTemplate | None:
     try:
-        with hold_instruction_file(path, limit_links_of_root(root)) as held:
-            parts = read_front_matter(read_text(held))
+        with hold_instruction_file(path, limit_links_of_root(root), root.view) as held:
+            parts = read_front_matter(root.view.read_text(held))
     except OSError as error:
         report(f"template not loaded: {error_text(error, 'read', path)}")
         return None

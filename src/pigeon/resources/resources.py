@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from pigeon.system.file_view import LOCAL_FILES, FileView
 from pigeon.system.paths import absolute_path
 from pigeon.wire.answers import SlashCommand
 
@@ -51,10 +52,11 @@ class Resources:
     """Skills, templates, context files and the system prompt; everything is read when first needed.
 
     Relative paths of options begin at `base`. `report` is called with errors in files, `expansion_failed` with the path
-    of a skill that a message uses and that cannot be read, and the reason.
+    of a skill that a message uses and that cannot be read, and the reason. `project_view` shows the machine that the
+    project is on.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is one thing that the prompt depends on
         self,
         agent_dir: str,
         cwd: str,
@@ -65,7 +67,9 @@ class Resources:
         base: str,
         report: Callable[[str], None],
         expansion_failed: Callable[[str, str], None],
+        project_view: Callable[[], FileView] = lambda: LOCAL_FILES,
     ) -> None:
+        self._project_view = project_view
         self._agent_dir = agent_dir
         self._home = home
         self._base = base
@@ -82,14 +86,31 @@ class Resources:
         In a `harmless` folder nothing required trust: its context files count as approved, nothing else is used.
         """
         self._cwd = cwd
-        self._trusted_place = os.path.realpath(cwd) if trusted else None
+        self._trusted_place = self._project_view().real_path(cwd) if trusted else None
         self._approved = trusted or harmless
         self.reload()
 
     def _trusts_project(self) -> bool:
         """True for a trusted project; False if a link has replaced the trusted folder, because it leads to another
         project."""
-        return self._trusted_place is not None and os.path.realpath(self._cwd) == self._trusted_place
+        return self._trusted_place is not None and self._project_view().real_path(self._cwd) == self._trusted_place
+
+    def read_project(self, cwd: str, trusted: bool) -> None:
+        """Read everything that a project says, without using it: so that its files are fetched."""
+        silent = Resources(
+            self._agent_dir,
+            cwd,
+            trusted,
+            self._options,
+            home=self._home,
+            base=self._base,
+            report=lambda problem: None,
+            expansion_failed=lambda path, reason: None,
+            project_view=self._project_view,
+        )
+        silent.build_system_prompt(cwd, ())
+        silent.list_commands()
+        silent.read_rules(cwd)
 
     def reload(self) -> None:
         """Read everything again when it is next needed."""
@@ -124,7 +145,7 @@ class Resources:
         from pigeon.resources.rule_files import read_rules, rule_folders
 
         trusted = cwd == self._cwd and self._trusts_project()
-        return read_rules(rule_folders(self._agent_dir, cwd, trusted), self._tell)
+        return read_rules(rule_folders(self._agent_dir, cwd, trusted), self._tell, self._project_view())
 
     def build_system_prompt(self, cwd: str, tools: Sequence[DescribedTool], guidelines: Sequence[str] = ()) -> str:
         """The prompt for these tools, after switching to the folder; a folder that `use_folder` did not announce is not
@@ -187,7 +208,11 @@ class Resources:
         appended = [self._read_if_file(text) for text in options.append_system_prompt]
         if not appended and (own := self._find_prompt_file("APPEND_SYSTEM.md")):
             appended = [own]
-        files = [] if options.no_context_files else read_context_files(self._agent_dir, self._cwd, self._report_once)
+        files = (
+            []
+            if options.no_context_files
+            else read_context_files(self._agent_dir, self._cwd, self._report_once, self._project_view())
+        )
         return _Texts(custom or None, appended, context_section(files, self._approved))
 
     def _find_prompt_file(self, name: str) -> str | None:
@@ -198,8 +223,10 @@ class Resources:
         folders = [*(project_dirs(self._cwd) if self._trusts_project() else ()), self._agent_dir]
         for folder in folders:
             path = os.path.join(folder, name)
-            limit = None if folder == self._agent_dir else limit_links(self._cwd, trusted=True)
-            if os.path.lexists(path) and (text := self._read_prompt_file(path, limit)) is not None:
+            own = folder == self._agent_dir
+            view = LOCAL_FILES if own else self._project_view()
+            limit = None if own else limit_links(self._cwd, True, view)
+            if view.lexists(path) and (text := self._read_prompt_file(path, limit, view)) is not None:
                 return text
         return None
 
@@ -210,13 +237,13 @@ class Resources:
         text = self._read_prompt_file(path)
         return value if text is None else text
 
-    def _read_prompt_file(self, path: str, limit: LinkLimit | None = None) -> str | None:
+    def _read_prompt_file(self, path: str, limit: LinkLimit | None = None, view: FileView = LOCAL_FILES) -> str | None:
         from pigeon.resources.instruction_files import hold_instruction_file
-        from pigeon.system.files import error_text, read_text
+        from pigeon.system.files import error_text
 
         try:
-            with hold_instruction_file(path, limit) as held:
-                return read_text(held, LARGEST_PROMPT).strip()
+            with hold_instruction_file(path, limit, view) as held:
+                return view.read_text(held, LARGEST_PROMPT).strip()
         except OSError as error:
             self._report_once(f"not used for the system prompt: {error_text(error, 'read', path)}")
             return None
@@ -248,7 +275,12 @@ class Resources:
             added=self._added[0] if is_skills else self._added[1],
         )
         folders = ResourceFolders(
-            agent_dir=self._agent_dir, cwd=self._cwd, home=self._home, base=self._base, trusted=self._trusts_project()
+            agent_dir=self._agent_dir,
+            cwd=self._cwd,
+            home=self._home,
+            base=self._base,
+            trusted=self._trusts_project(),
+            view=self._project_view(),
         )
         return collect_roots(kind, folders, requested, self._report_once)
 

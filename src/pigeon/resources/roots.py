@@ -14,9 +14,12 @@ from typing import Literal
 from msgspec import Struct
 
 from pigeon.config.paths import project_dirs
+from pigeon.system.file_view import LOCAL_FILES, FileView
 from pigeon.system.globs import compile_text_glob
 from pigeon.system.paths import absolute_path
 from pigeon.wire.answers import SlashCommand, SourceInfo
+
+_DEEPEST = 12
 
 
 class Selection(Struct, frozen=True):
@@ -40,7 +43,7 @@ class Selection(Struct, frozen=True):
         return any(compile_text_glob(pattern)(form) for pattern in self.patterns for form in forms)
 
 
-def selection_of(entries: Sequence[str], base: str, home: str) -> Selection:
+def selection_of(entries: Sequence[str], base: str, home: str, view: FileView = LOCAL_FILES) -> Selection:
     """The list of a settings file whose relative paths begin at `base`."""
     named: list[str] = []
     kept, dropped, patterns = set(), set(), []
@@ -58,16 +61,45 @@ def selection_of(entries: Sequence[str], base: str, home: str) -> Selection:
             kept.add(path)
             named.append(path)
         else:
-            named.extend(_expand_glob(path))
+            named.extend(_expand_glob(path, view))
     return Selection(tuple(dict.fromkeys(named)), frozenset(kept), frozenset(dropped), tuple(patterns), base)
 
 
-def _expand_glob(path: str) -> list[str]:
-    if not any(sign in path for sign in "*?["):
+def _expand_glob(path: str, view: FileView) -> list[str]:
+    if not _is_glob(path):
         return [path]
+    if not view.is_local:
+        return sorted(_expand_names("/", path.strip("/").split("/"), view))
     from glob import glob
 
     return sorted(glob(path, recursive=True))
+
+
+def _is_glob(text: str) -> bool:
+    return any(sign in text for sign in "*?[")
+
+
+def _expand_names(folder: str, names: list[str], view: FileView, depth: int = 0) -> list[str]:
+    """The existing paths below a folder that a glob covers, name by name."""
+    if not names:
+        return [folder] if view.exists(folder) else []
+    first, rest = names[0], names[1:]
+    if not _is_glob(first):
+        return _expand_names(os.path.join(folder, first), rest, view, depth)
+    from fnmatch import fnmatchcase
+
+    try:
+        entries = [entry for entry in view.list_folder(folder) if not entry.name.startswith(".")]
+    except OSError:
+        return []
+    if first == "**":
+        below = [entry.name for entry in entries if entry.is_folder and depth < _DEEPEST]
+        found = _expand_names(folder, rest, view, depth)
+        for name in below:
+            found += _expand_names(os.path.join(folder, name), names, view, depth + 1)
+        return found
+    matching = [entry.name for entry in entries if fnmatchcase(entry.name, first)]
+    return [one for name in matching for one in _expand_names(os.path.join(folder, name), rest, view, depth)]
 
 
 Location = Literal["user", "project", "path"]
@@ -75,7 +107,7 @@ Kind = Literal["skills", "prompts"]
 
 
 class ResourceRoot(Struct, frozen=True):
-    """A file or folder to load from, with the declared origin of its contents."""
+    """A file or folder to load from, with the declared origin of its contents; `view` shows the machine it is on."""
 
     path: str
     location: Location
@@ -83,6 +115,7 @@ class ResourceRoot(Struct, frozen=True):
     base_dir: str
     loose: Literal["at the top", "below"] = "at the top"
     selection: Selection | None = None
+    view: FileView = LOCAL_FILES
 
     def is_selected(self, path: str) -> bool:
         """False for files that the settings exclude."""
@@ -113,13 +146,15 @@ class RequestedPaths(Struct, frozen=True, kw_only=True):
 
 
 class ResourceFolders(Struct, frozen=True, kw_only=True):
-    """The folders that resources come from; relative paths of options and extensions begin at `base`."""
+    """The folders that resources come from; relative paths of options and extensions begin at `base`. `view` shows the
+    machine that the project is on."""
 
     agent_dir: str
     cwd: str
     home: str
     base: str
     trusted: bool
+    view: FileView = LOCAL_FILES
 
 
 def collect_roots(
@@ -147,23 +182,26 @@ def _named_roots(paths: Sequence[str], folders: ResourceFolders, report: Callabl
 
 
 def _project_roots(kind: Kind, folders: ResourceFolders, entries: Sequence[str]) -> list[ResourceRoot]:
-    selections = {folder: selection_of(entries, folder, folders.home) for folder in project_dirs(folders.cwd)}
+    view = folders.view
+    selections = {folder: selection_of(entries, folder, folders.home, view) for folder in project_dirs(folders.cwd)}
     roots = [
-        ResourceRoot(path, "project", "local", folder, selection=selection)
+        ResourceRoot(path, "project", "local", folder, selection=selection, view=view)
         for folder, selection in selections.items()
         for path in selection.named
-        if os.path.exists(path)
+        if view.exists(path)
     ]
     for folder, selection in selections.items():
-        roots.append(ResourceRoot(os.path.join(folder, kind), "project", "auto", folder, selection=selection))
+        roots.append(
+            ResourceRoot(os.path.join(folder, kind), "project", "auto", folder, selection=selection, view=view)
+        )
     if kind == "skills":
-        own = os.path.realpath(os.path.join(folders.home, ".agents", "skills"))
+        own = os.path.realpath(os.path.join(folders.home, ".agents", "skills")) if view.is_local else None
         first = next(iter(selections.values()))
-        for folder in _folders_to_repository(folders.cwd):
+        for folder in _folders_to_repository(folders.cwd, view):
             shared = os.path.join(folder, ".agents")
             path = os.path.join(shared, kind)
-            if os.path.realpath(path) != own:
-                roots.append(ResourceRoot(path, "project", "auto", shared, "below", first))
+            if view.real_path(path) != own:
+                roots.append(ResourceRoot(path, "project", "auto", shared, "below", first, view))
     return roots
 
 
@@ -182,11 +220,11 @@ def _user_roots(kind: Kind, folders: ResourceFolders, entries: Sequence[str]) ->
     return roots
 
 
-def _folders_to_repository(cwd: str) -> list[str]:
+def _folders_to_repository(cwd: str, view: FileView) -> list[str]:
     """The folder and its parents up to the root of the repository; outside of one, only the folder."""
     folders = ancestors(cwd)
     for count, folder in enumerate(folders, 1):
-        if os.path.exists(os.path.join(folder, ".git")):
+        if view.exists(os.path.join(folder, ".git")):
             return folders[:count]
     return folders[:1]
 

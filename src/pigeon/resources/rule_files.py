@@ -11,7 +11,7 @@ from typing import Any, get_args
 
 from pigeon.resources.front_matter import read_front_matter
 from pigeon.resources.instruction_files import LinkLimit, hold_instruction_file, limit_links
-from pigeon.system.files import read_beginning
+from pigeon.system.file_view import LOCAL_FILES, FileView
 from pigeon.wire.base import ABSENT, Absent
 from pigeon.wire.steering import Rule, RuleInterrupt, RuleLevel, RuleSource
 
@@ -32,33 +32,35 @@ def rule_folders(agent_dir: str, cwd: str, trusted: bool) -> list[tuple[str, Rul
     return folders
 
 
-def read_rules(folders: Sequence[tuple[str, RuleLevel]], report: Report) -> list[Rule]:
-    """All rules that watch the stream; if two have one name, the first counts."""
+def read_rules(folders: Sequence[tuple[str, RuleLevel]], report: Report, project: FileView = LOCAL_FILES) -> list[Rule]:
+    """All rules that watch the stream; if two have one name, the first counts. `project` shows the machine of the
+    project."""
     found: dict[str, Rule] = {}
     for folder, level in folders:
         # The folder of the project is the one that has `.pigeon` or the like.
-        limit = limit_links(os.path.dirname(os.path.dirname(folder)), trusted=True) if level == "project" else None
-        for path in _list_files(folder, report):
-            rule = _read_rule(path, level, limit, report)
+        view = project if level == "project" else LOCAL_FILES
+        limit = limit_links(os.path.dirname(os.path.dirname(folder)), True, view) if level == "project" else None
+        for path in _list_files(folder, report, view):
+            rule = _read_rule(path, level, limit, report, view)
             if rule is not None and rule.condition:
                 found.setdefault(rule.name, rule)
     return list(found.values())
 
 
-def _list_files(folder: str, report: Report) -> list[str]:
+def _list_files(folder: str, report: Report, view: FileView) -> list[str]:
     try:
-        names = sorted(os.listdir(folder))
+        names = [entry.name for entry in view.list_folder(folder)]
     except OSError as error:
-        if not isinstance(error, FileNotFoundError) or os.path.lexists(folder):
+        if not isinstance(error, FileNotFoundError) or view.lexists(folder):
             report(f"The rules in {folder} cannot be read: {error.strerror}")
         return []
     return [os.path.join(folder, name) for name in names if name.endswith(ENDINGS) and not name.startswith(".")]
 
 
-def _read_rule(path: str, level: RuleLevel, limit: LinkLimit | None, report: Report) -> Rule | None:
+def _read_rule(path: str, level: RuleLevel, limit: LinkLimit | None, report: Report, view: FileView) -> Rule | None:
     try:
-        with hold_instruction_file(path, limit) as held:
-            text, cut = read_beginning(held, LARGEST)
+        with hold_instruction_file(path, limit, view) as held:
+            text, cut = view.read_beginning(held, LARGEST)
     except OSError as error:
         report(f"The rule {path} cannot be read: {error.strerror or error}")
         return None

@@ -16,7 +16,8 @@ from msgspec import Struct
 from pigeon.resources.front_matter import read_front_matter, text_of_key
 from pigeon.resources.instruction_files import hold_instruction_file, limit_links_of_root
 from pigeon.resources.roots import ResourceRoot
-from pigeon.system.files import error_text, read_text
+from pigeon.system.file_view import FolderEntry
+from pigeon.system.files import error_text
 from pigeon.system.ignore_files import IgnoreLines, read_ignore_file
 from pigeon.wire.answers import SlashCommand
 
@@ -38,7 +39,7 @@ _Ignoring = tuple[str, IgnoreLines]
 
 def find_skill_files(root: ResourceRoot, report: Callable[[str], None]) -> list[str]:
     """The files in a fixed order; a folder with `SKILL.md` is one skill, whatever else is in it."""
-    if os.path.isfile(root.path):
+    if root.view.is_file(root.path):
         return [root.path]
     return _SkillSearch(root, report).find_files()
 
@@ -59,48 +60,41 @@ class _SkillSearch:
     def _search_folder(self, folder: str, depth: int, ignoring: list[_Ignoring]) -> None:
         if depth > DEEPEST or len(self._seen) > MOST_FOLDERS:
             return
-        true_name = os.path.realpath(folder)
+        view = self._root.view
+        true_name = view.real_path(folder)
         if true_name in self._seen:
             return
         self._seen.add(true_name)
         own = os.path.join(folder, FILE)
-        if os.path.lexists(own):
+        if view.lexists(own):
             self._files.append(own)
             return
         try:
-            with os.scandir(folder) as entries:
-                listed = sorted((entry for entry in entries), key=lambda entry: entry.name)
+            listed = view.list_folder(folder)
         except FileNotFoundError:
             return
         except OSError as error:
             self._report(f"{folder} cannot be searched for skills: {error.strerror}")
             return
-        here = [(folder.rstrip("/"), read_ignore_file(os.path.join(folder, name))) for name in _IGNORE_FILES]
-        self._visit_entries(listed, depth, [*ignoring, *here])
+        here = [(folder.rstrip("/"), read_ignore_file(os.path.join(folder, name), view)) for name in _IGNORE_FILES]
+        self._visit_entries(folder, listed, depth, [*ignoring, *here])
 
-    def _visit_entries(self, listed: list[os.DirEntry[str]], depth: int, ignoring: list[_Ignoring]) -> None:
+    def _visit_entries(self, folder: str, listed: list[FolderEntry], depth: int, ignoring: list[_Ignoring]) -> None:
         loose = (depth == 0) == (self._root.loose == "at the top")
         for entry in listed:
-            is_folder = _is_folder(entry)
-            if entry.name.startswith(".") or entry.name in _SKIPPED or _is_ignored(entry.path, is_folder, ignoring):
+            path = os.path.join(folder, entry.name)
+            if entry.name.startswith(".") or entry.name in _SKIPPED or _is_ignored(path, entry.is_folder, ignoring):
                 continue
-            if is_folder:
-                self._search_folder(entry.path, depth + 1, ignoring)
+            if entry.is_folder:
+                self._search_folder(path, depth + 1, ignoring)
             elif loose and entry.name.endswith(".md"):
-                self._files.append(entry.path)
+                self._files.append(path)
 
 
 def _is_ignored(path: str, is_folder: bool, ignoring: list[_Ignoring]) -> bool:
     """The verdict of the last file that matches the path; `ignoring` has the files of the folders above it."""
     verdicts = (lines.verdict(path[len(folder) + 1 :], is_folder) for folder, lines in reversed(ignoring))
     return next((verdict for verdict in verdicts if verdict is not None), False)
-
-
-def _is_folder(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_dir()
-    except OSError:
-        return False
 
 
 class Skill(Struct, frozen=True):
@@ -171,7 +165,7 @@ class Skills:
         files: set[str] = set()
         for root in self._roots():
             for path in find_skill_files(root, self._report):
-                true_name = os.path.realpath(path)
+                true_name = root.view.real_path(path)
                 if true_name in files or not root.is_selected(path):
                     continue
                 files.add(true_name)
@@ -185,8 +179,8 @@ class Skills:
 
 
 def _read_skill_text(path: str, root: ResourceRoot) -> str:
-    with hold_instruction_file(path, limit_links_of_root(root)) as held:
-        return read_text(held)
+    with hold_instruction_file(path, limit_links_of_root(root), root.view) as held:
+        return root.view.read_text(held)
 
 
 def _read_skill(path: str, root: ResourceRoot, report: Callable[[str], None]) -> Skill | None:

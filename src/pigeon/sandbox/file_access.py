@@ -11,7 +11,8 @@ from collections.abc import Callable
 
 from pigeon.sandbox.plan import kept_places
 from pigeon.sandbox.policy import SandboxPolicy, normalize_spelling
-from pigeon.system.paths import HeldPath, PathResolver
+from pigeon.system.held_paths import HeldPath
+from pigeon.system.paths import PathResolver
 from pigeon.wire.errors import ToolFailed
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pigeon.wire.agents import AgentType
     from pigeon.wire.choices import ApprovalMode, SandboxMode
     from pigeon.wire.steering import Limits
+    from pigeon.workspaces.workspace import Workspace
 
 
 class AgentChoices(TypedDict, total=False):
@@ -99,6 +100,7 @@ class Agent(Conversation):
     Args:
         model: an id, `provider/id` or part of a name; by default the one in the settings
         cwd: the folder in which it works; by default the current one
+        workspace: where its files are and its commands run: the URL of another machine, or a `Workspace`
         tools: functions that the model may call, with or without `@pigeon.tool`
         limits: the most that the conversation may use
         permissions: rules that tighten those of the user, as a dictionary, as JSON or as the path of a file
@@ -139,12 +141,13 @@ class Agent(Conversation):
         session: str | os.PathLike[str] | None = None,
         agent_dir: str | os.PathLike[str] | None = None,
         env: Mapping[str, str] | None = None,
+        workspace: str | Workspace | None = None,
         **choices: Unpack[AgentChoices],
     ) -> None:
         super().__init__(tools, on_permission, on_dialog)
         paths = {"cwd": cwd, "session": session, "agent_dir": agent_dir}
         given = {"model": model, "permissions": permissions, **{name: _as_text(path) for name, path in paths.items()}}
-        asked = {"limits": limits, "unattended": unattended}
+        asked = {"limits": limits, "unattended": unattended, "workspace": workspace}
         is_watched = on_permission is not None or on_dialog is not None
         self._options = {
             **given,

@@ -33,6 +33,8 @@ from pigeon.wire.steering import Limits
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from pigeon.workspaces.workspace import Workspace
+
 _T = TypeVar("_T")
 _P = ParamSpec("_P")
 _Init = Callable[..., None]
@@ -379,6 +381,7 @@ class AgentArguments(AgentChoices, total=False):
     session: str | os.PathLike[str] | None
     agent_dir: str | os.PathLike[str] | None
     env: Mapping[str, str] | None
+    workspace: str | Workspace | None
 
 
 @overload

@@ -50,6 +50,7 @@ from pigeon.wire.content import UserBlock
 from pigeon.wire.events import AgentChanged
 from pigeon.wire.messages import Message, ToolResultMessage
 from pigeon.wire.steering import Rule
+from pigeon.workspaces.agent_workspace import AgentWorkspace
 
 
 class PromptExpander(Protocol):
@@ -287,6 +288,7 @@ class Dependencies(Struct, frozen=True, kw_only=True):
     agents: StartedAgents
     jobs: Jobs
     limits_above: RunLimits | None = None  # of a started agent: those of the agent that has started it
+    workspace: AgentWorkspace  # where the files are and commands run
     sandbox: Callable[[], SandboxState | Absent]  # the sandbox of commands; absent if none was requested
     now: Callable[[], int]
     ids: Ids = RANDOM_IDS

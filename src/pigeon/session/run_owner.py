@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import cast
 
+from msgspec.structs import replace
+
 from pigeon.agent.inference import Failure, ModelRequest, Sampled
 from pigeon.agent.interfaces import SendableT, Spoken, Tool, Watch
 from pigeon.agent.scope import RunningCalls, Scope
@@ -15,10 +17,10 @@ from pigeon.session.dependencies import Dependencies
 from pigeon.session.hooks import wait_for_run_result
 from pigeon.session.policies.all import RunPolicies
 from pigeon.session.retry import Retry
-from pigeon.wire.content import ToolCall
+from pigeon.wire.content import TextContent, ToolCall
 from pigeon.wire.entries import TOKENS_ENTRY, CustomEntry
 from pigeon.wire.errors import Refusal
-from pigeon.wire.events import ToolsDeclared
+from pigeon.wire.events import ToolOutcome, ToolsDeclared
 from pigeon.wire.messages import AssistantMessage, Message, ToolResultMessage
 from pigeon.wire.model import Model
 
@@ -57,6 +59,14 @@ class SessionRunOwner:
     def one_at_a_time(self) -> bool:
         """True if the same events must come in the same order each time."""
         return self._dependencies.settings.reproducible
+
+    def name_machine(self, failure: ToolOutcome) -> ToolOutcome:
+        """The result of a failed call, with the machine of the workspace, if that is another one."""
+        machine = self._dependencies.workspace.machine
+        texts = [block for block in failure.content if isinstance(block, TextContent)]
+        if machine is None or any(machine in block.text for block in texts):
+            return failure
+        return replace(failure, content=[*failure.content, TextContent(text=f"[on {machine}]")])
 
     async def announce_tools(self) -> None:
         """Record the model's tools, unless the branch already declares them."""

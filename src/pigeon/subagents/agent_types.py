@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from pigeon.system.file_view import FileView
 from pigeon.tools.server_tools import PREFIX
 from pigeon.wire.agents import AgentType
 from pigeon.wire.model import Model
@@ -21,7 +22,9 @@ class AgentTypes:
         known_tools: Callable[[], Iterable[str]],
         find_model: FindModel,
         report: Callable[[str], None],
+        project_view: Callable[[], FileView],
     ) -> None:
+        self._project_view = project_view
         self._agent_dir = agent_dir
         self._programs = programs
         self._find_model = find_model
@@ -45,7 +48,8 @@ class AgentTypes:
         from pigeon.subagents.definitions import agent_folders, check_types, combine_types, read_agent_types
 
         cwd, trusted = self._folder or ("", False)
-        files = read_agent_types(agent_folders(self._agent_dir, cwd, trusted), self._report)
+        folders = agent_folders(self._agent_dir, cwd, trusted)
+        files = read_agent_types(folders, self._report, self._project_view())
         every = combine_types(self._programs, files)
         return check_types(every, self._known_tools(), self._can_appear_later, self._find_model, self._report)
 

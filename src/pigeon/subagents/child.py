@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from pigeon.subagents.worktrees import Worktrees
 
 NO_WORKTREES = 'isolation "worktree" is not possible in a sandbox: commands may only write in the working folder'
+NO_WORKTREES_THERE = 'isolation "worktree" is only possible on this machine, and the workspace is on {}'
 ROLE = (
     "You are the agent {agent} that another agent has started for one task; the first message is that task. Nobody "
     "reads along and nobody answers questions: decide what is open. Your last message is your result, and all that the "
@@ -57,6 +58,8 @@ class StartedAgentFactory:
         given = self._with
         if given.sandbox.is_enclosing():
             raise Refusal(NO_WORKTREES)
+        if given.tools.workspace.is_elsewhere:
+            raise Refusal(NO_WORKTREES_THERE.format(given.tools.workspace.machine))
         git = Git(given.sandbox.processes, given.environment.variables, given.redactor.list_key_variables())
         return Worktrees(git, worktrees_folder(given.environment))
 
@@ -64,23 +67,18 @@ class StartedAgentFactory:
         given, parent = self._with, plan.parent.dependencies
         transcript, bus = Transcript(plan.journal), Bus()
         models = self._choose_model(plan, transcript, bus)
-        workplaces = Workplaces(given.environment, given.settings, given.sandbox, transcript, models, given.redactor)
-        tools = AgentTools(
-            self._choose_tools(plan),
-            given.environment,
-            given.settings,
-            given.sandbox,
-            transcript,
-            workplaces,
-            bus.post,
-            agents=plan.spawner if plan.spawner.may_spawn else None,
-            starter=given.tools,
-        )
+        tools = self._make_tools(plan, transcript, bus, models)
         tools.add_tools(_find_foreign_tools(plan.parent.toolset))
         name = AgentName(plan.journal.session_id, plan.type.name)
         permissions = given.permissions.make_agent_permissions(
             [known.permissions for known in plan.types_above],
-            SessionParts(transcript=transcript, toolset=tools.toolset, dialogs=parent.dialogs, post=bus.post),
+            SessionParts(
+                transcript=transcript,
+                toolset=tools.toolset,
+                dialogs=parent.dialogs,
+                post=bus.post,
+                workspace=tools.workspace,
+            ),
             name,
         )
         dependencies = replace(
@@ -107,6 +105,29 @@ class StartedAgentFactory:
             limits_above=plan.parent.engine.limits,
         )
         return Session(dependencies)
+
+    def _make_tools(self, plan: ChildPlan, transcript: Transcript, bus: Bus, models: ModelChoice) -> AgentTools:
+        given = self._with
+        workplaces = Workplaces(
+            given.environment,
+            given.settings,
+            given.sandbox,
+            transcript,
+            models,
+            given.redactor,
+            given.tools.workspace,
+        )
+        return AgentTools(
+            self._choose_tools(plan),
+            given.environment,
+            given.settings,
+            given.sandbox,
+            transcript,
+            workplaces,
+            bus.post,
+            agents=plan.spawner if plan.spawner.may_spawn else None,
+            starter=given.tools,
+        )
 
     def _choose_model(self, plan: ChildPlan, transcript: Transcript, bus: Bus) -> ModelChoice:
         known, parent = plan.type, plan.parent.models

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pigeon.system.environment import Environment
     from pigeon.tools.agent_tools import AgentTools
     from pigeon.wire.commands.agents import SpawnAgent
+from pigeon.workspaces.agent_workspace import AgentWorkspace
 
 
 def worktrees_folder(environment: Environment) -> str:
@@ -63,6 +64,7 @@ class TreeChoices(Struct, frozen=True, kw_only=True):
     find_model: Callable[[str], Model | None]
     report: Callable[[str], None]
     in_turn: bool
+    workspace: AgentWorkspace
 
 
 class ConversationAgents:
@@ -84,6 +86,13 @@ class ConversationAgents:
         self._folder = (cwd, trusted)
         if self._types is not None:
             self._types.use_folder(cwd, trusted)
+
+    def read_project(self, cwd: str, trusted: bool) -> None:
+        """Read the agent types of a project without using them, so that their files are fetched."""
+        from pigeon.subagents.definitions import agent_folders, read_agent_types
+
+        given = self._choices
+        read_agent_types(agent_folders(given.agent_dir, cwd, trusted), lambda problem: None, given.workspace.view)
 
     def report_mistakes(self, tool: str) -> None:
         """Read the types now, which reports mistakes in their files, if the model has the tool that starts agents."""
@@ -139,7 +148,9 @@ class ConversationAgents:
     async def remove_leftovers(self) -> None:
         """Look for the worktrees of agents whose process has died, and say what became of their work."""
         parts = self._parts
-        if parts is None or not self.may_spawn or parts[1].sandbox.is_enclosing():
+        if parts is None or not self.may_spawn:
+            return
+        if parts[1].sandbox.is_enclosing() or parts[1].tools.workspace.is_elsewhere:
             return
         if await asyncio.to_thread(os.path.isdir, worktrees_folder(parts[1].environment)):
             for text in await self._spawner.rescue_worktrees():
@@ -151,7 +162,12 @@ class ConversationAgents:
 
             given = self._choices
             self._types = AgentTypes(
-                given.agent_dir, given.programs, self._list_tool_names, given.find_model, given.report
+                given.agent_dir,
+                given.programs,
+                self._list_tool_names,
+                given.find_model,
+                given.report,
+                given.workspace.current_view,
             )
             self._types.use_folder(*self._folder)
         return self._types

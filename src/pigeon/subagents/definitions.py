@@ -16,7 +16,7 @@ from pigeon.config.tool_selection import WILDCARD, is_match
 from pigeon.permissions.rules import describe_wrong_rules
 from pigeon.resources.front_matter import read_front_matter, text_of_key
 from pigeon.resources.instruction_files import LinkLimit, hold_instruction_file, limit_links
-from pigeon.system.files import read_beginning
+from pigeon.system.file_view import LOCAL_FILES, FileView
 from pigeon.tools.catalog import all_facts
 from pigeon.tools.find import FindTool
 from pigeon.tools.grep import GrepTool
@@ -63,13 +63,16 @@ def agent_folders(agent_dir: str, cwd: str, trusted: bool) -> list[tuple[str, Ag
     return [*projects, (os.path.join(agent_dir, FOLDER), "user")]
 
 
-def read_agent_types(folders: Sequence[tuple[str, AgentSource]], report: Report) -> list[AgentType]:
-    """The types of all files; of several with one name the first counts."""
+def read_agent_types(
+    folders: Sequence[tuple[str, AgentSource]], report: Report, project: FileView = LOCAL_FILES
+) -> list[AgentType]:
+    """The types of all files; of several with one name the first counts. `project` shows the machine of the project."""
     found: dict[str, AgentType] = {}
     for folder, source in folders:
-        limit = limit_links(os.path.dirname(os.path.dirname(folder)), trusted=True) if source == "project" else None
-        for path in _list_files(folder, report):
-            known = _read_file(path, source, limit, report)
+        view = project if source == "project" else LOCAL_FILES
+        limit = limit_links(os.path.dirname(os.path.dirname(folder)), True, view) if source == "project" else None
+        for path in _list_files(folder, report, view):
+            known = _read_file(path, source, limit, report, view)
             if known is not None:
                 found.setdefault(known.name, known)
     return list(found.values())
@@ -157,20 +160,22 @@ def _quote(names: Iterable[str]) -> str:
     return ", ".join(f'"{name}"' for name in names)
 
 
-def _list_files(folder: str, report: Report) -> list[str]:
+def _list_files(folder: str, report: Report, view: FileView) -> list[str]:
     try:
-        names = sorted(os.listdir(folder))
+        names = [entry.name for entry in view.list_folder(folder)]
     except OSError as error:
-        if not isinstance(error, FileNotFoundError) or os.path.lexists(folder):
+        if not isinstance(error, FileNotFoundError) or view.lexists(folder):
             report(f"The agents in {folder} cannot be read: {error.strerror}")
         return []
     return [os.path.join(folder, name) for name in names if name.endswith(".md") and not name.startswith(".")]
 
 
-def _read_file(path: str, source: AgentSource, limit: LinkLimit | None, report: Report) -> AgentType | None:
+def _read_file(
+    path: str, source: AgentSource, limit: LinkLimit | None, report: Report, view: FileView
+) -> AgentType | None:
     try:
-        with hold_instruction_file(path, limit) as held:
-            text, cut = read_beginning(held, LARGEST)
+        with hold_instruction_file(path, limit, view) as held:
+            text, cut = view.read_beginning(held, LARGEST)
     except OSError as error:
         report(f"The agent {path} cannot be read: {error.strerror or error}")
         return None

@@ -18,7 +18,7 @@ import stat
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import BinaryIO, TypeVar
 
-from pigeon.system.paths import HeldPath, resolve_and_hold
+from pigeon.system.held_paths import HeldPath, OpenedPath, resolve_and_hold
 
 _T = TypeVar("_T")
 _BLOCK = 1 << 20
@@ -71,16 +71,23 @@ def notes_of(error: OSError) -> list[str]:
     return getattr(error, "__notes__", [])
 
 
-def open_regular(path: str | HeldPath) -> int:
+def open_regular(path: str | OpenedPath) -> int:
     """A descriptor for reading; never waits for a writer, and refuses anything but regular files."""
+    refuse_foreign_path(path)
     flags = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
-    descriptor = os.open(path, flags) if isinstance(path, str) else path.open(flags)
+    descriptor = path.open(flags) if isinstance(path, OpenedPath) else os.open(path, flags)
     try:
-        check_regular(os.fstat(descriptor).st_mode, path if isinstance(path, str) else path.place)
+        check_regular(os.fstat(descriptor).st_mode, str(path))
     except BaseException:
         os.close(descriptor)
         raise
     return descriptor
+
+
+def refuse_foreign_path(path: str) -> None:
+    """Raise for a path that was resolved on another machine: here it may be another file."""
+    if isinstance(path, HeldPath) and not isinstance(path, OpenedPath):
+        raise OSError(errno.EXDEV, f"{path} is not a path of this machine")
 
 
 def check_regular(mode: int, path: str) -> None:
@@ -92,7 +99,15 @@ def check_regular(mode: int, path: str) -> None:
             raise NotRegular(f"Not a regular file: {path} is {name}")
 
 
-def read_whole(path: str | HeldPath, at_most: int) -> bytes:
+def refuse_irregular(kind: str, path: str) -> None:
+    """The same for a kind of file that another machine has named."""
+    if kind == "folder":
+        raise IsADirectoryError(errno.EISDIR, "illegal operation on a directory", path)
+    if kind in ("other", "link"):
+        raise NotRegular(f"Not a regular file: {path}")
+
+
+def read_whole(path: str | OpenedPath, at_most: int) -> bytes:
     """All bytes of a regular file; `EFBIG` if there are more than `at_most`."""
     with open(open_regular(path), "rb", buffering=0) as file:
         if os.fstat(file.fileno()).st_size > at_most:
@@ -100,24 +115,24 @@ def read_whole(path: str | HeldPath, at_most: int) -> bytes:
         return read_rest(file.fileno(), at_most)
 
 
-def read_rest(descriptor: int, at_most: int) -> bytes:
+def read_rest(descriptor: int, at_most: int | None = None) -> bytes:
     """All bytes from the descriptor's position on; `EFBIG` if there are more than `at_most`."""
     parts: list[bytes] = []
     size = 0
     while part := os.read(descriptor, 1 << 20):
         parts.append(part)
         size += len(part)
-        if size > at_most:
+        if at_most is not None and size > at_most:
             raise OSError(errno.EFBIG, "file too large")
     return b"".join(parts)
 
 
-def read_text(path: str | HeldPath, at_most: int = _LARGEST_TEXT) -> str:
+def read_text(path: str | OpenedPath, at_most: int = _LARGEST_TEXT) -> str:
     """A whole text file of the user; raises `OSError`, also for one that is too large or not a regular file."""
     return _decode_text(read_whole(path, at_most))
 
 
-def read_beginning(path: str | HeldPath, at_most: int) -> tuple[str, bool]:
+def read_beginning(path: str | OpenedPath, at_most: int) -> tuple[str, bool]:
     """Up to so many bytes of a text file, and whether there was more."""
     with open(open_regular(path), "rb") as file:
         data = file.read(at_most + 1)
@@ -130,12 +145,13 @@ def _decode_text(data: bytes) -> str:
     return data.decode("utf-8", "replace").removeprefix("\ufeff")
 
 
-def replace_file(path: str | HeldPath, data: bytes, mode: int | None = None) -> None:
+def replace_file(path: str | OpenedPath, data: bytes, mode: int | None = None) -> None:
     """Replace the content of a user's file; links, mode and owner stay, and folders are created.
 
     A file with several names, or in a folder where nothing can be created, is overwritten in place instead.
     """
-    if isinstance(path, str):
+    refuse_foreign_path(path)
+    if not isinstance(path, OpenedPath):
         with resolve_and_hold(path) as held:
             replace_file(held, data, mode)
         return
@@ -240,7 +256,7 @@ def _keep_owner(descriptor: int, before: os.stat_result) -> None:
         os.fchown(descriptor, before.st_uid, before.st_gid)
 
 
-def _overwrite(path: HeldPath, data: bytes) -> None:
+def _overwrite(path: OpenedPath, data: bytes) -> None:
     """Overwrite an existing file; the notes of an `OSError` tell what happened to the old content."""
     descriptor, readable = _open_for_writing(path)
     try:
@@ -257,7 +273,7 @@ def _overwrite(path: HeldPath, data: bytes) -> None:
         os.close(descriptor)
 
 
-def _open_for_writing(path: HeldPath) -> tuple[int, bool]:
+def _open_for_writing(path: OpenedPath) -> tuple[int, bool]:
     try:
         return path.open(os.O_RDWR), True
     except PermissionError:

@@ -1,6 +1,6 @@
 """Ignore files (`.gitignore` and its relatives): which paths their lines exclude. The only reader of such files.
 
-`Ignored` applies ripgrep's rules, for files that ripgrep itself never lists (`tools/searching`); `IgnoreLines` is a
+`Ignored` applies ripgrep's rules, for files that ripgrep itself never lists (`workspaces/ripgrep`); `IgnoreLines` is a
 single file, for searches that collect such files themselves (`resources/skills`). The lines are translated by
 `system/globs` because a project's own file must not be able to hang the process; that module explains why `pathspec` is
 not used.
@@ -12,7 +12,7 @@ import os
 import re
 from collections.abc import Mapping
 
-from pigeon.system.files import read_whole
+from pigeon.system.file_view import LOCAL_FILES, FileView
 from pigeon.system.globs import LONGEST, glob_to_regex
 from pigeon.system.paths import expand_home
 
@@ -38,9 +38,9 @@ class IgnoreLines:
         return None
 
 
-def read_ignore_file(file: str) -> IgnoreLines:
+def read_ignore_file(file: str, view: FileView = LOCAL_FILES) -> IgnoreLines:
     """The lines of a file; empty if it is missing or cannot be read."""
-    return IgnoreLines(_read_text(file))
+    return IgnoreLines(_read_text(file, view))
 
 
 def _parse_line(line: str) -> tuple[re.Pattern[str], bool, bool] | None:
@@ -115,8 +115,8 @@ def is_in_repository(folder: str) -> bool:
     return True
 
 
-def _read_text(file: str) -> str:
+def _read_text(file: str, view: FileView = LOCAL_FILES) -> str:
     try:
-        return read_whole(file, _BIGGEST).decode("utf-8", "surrogateescape").removeprefix("\ufeff")
+        return view.read(file, _BIGGEST).decode("utf-8", "surrogateescape").removeprefix("\ufeff")
     except OSError:
         return ""

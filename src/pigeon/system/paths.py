@@ -8,25 +8,24 @@ for paths in options and settings, which are not respelled.
 
 from __future__ import annotations
 
-import errno
 import os
 import re
-import sys
 import unicodedata
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from msgspec import Struct
 
+from pigeon.system.file_view import LOCAL_FILES, FileView
+from pigeon.system.files import run_in_thread
+from pigeon.system.held_paths import HeldPath
 from pigeon.wire.errors import ToolFailed
 
+_T = TypeVar("_T")
 # Patterns as texts: `re` compiles them when they are first needed, which is after the first answer to the host.
 _ODD_SPACES = "[\u00a0\u2000-\u200a\u202f\u205f\u3000]"
 _BEFORE_MERIDIEM = r"(?i) (AM|PM)\b"
 _CURLY = "\u2019"
-_FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
-_F_GETPATH = 50
-_NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 # In every procfs, wherever it is mounted: files that show the arguments, the memory or the state of a process.
 _PROCESS_MEMORY = (
     r"(.*)/proc/(?:\d+|self|thread-self)/(?:task/[^/]+/)?"
@@ -71,96 +70,13 @@ def _home_of(user: str) -> str | None:
         return None
 
 
-class HeldPath:
-    """The file or folder that a path named when it was resolved; `close` releases it.
-
-    `names` are the absolute paths that the text may have meant, links not followed. `place` is the real path of the
-    chosen one. It is opened from the descriptor of its folder, or of the nearest existing folder, and no link is
-    followed from there on: the opened file is at `place`, or opening fails.
-    """
-
-    def __init__(self, names: tuple[str, ...], folder: int, rest: list[str], place: str) -> None:
-        self.names = names
-        self.place = place
-        self._folder: int | None = folder
-        self._rest = rest
-
-    @property
-    def is_folder(self) -> bool:
-        """True if the path named a folder."""
-        return not self._rest
-
-    @property
-    def name(self) -> str:
-        """Its name in `folder`; `.` for a folder, which is itself held."""
-        return self._rest[-1] if self._rest else "."
-
-    def open(self, flags: int) -> int:
-        return os.open(self.name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self.open_folder())
-
-    def open_folder(self, make: bool = False) -> int:
-        """The descriptor of the folder that contains `name`, which stays ours; missing folders can be created.
-
-        Raises `OSError` if there is none, or if there is a link by now. Nothing is created at a path that is too long
-        for other programs, although a descriptor reaches it.
-        """
-        if self._folder is None:
-            raise OSError(errno.EBADF, os.strerror(errno.EBADF), self.place)
-        if make and len(os.fsencode(self.place)) >= os.pathconf("/", "PC_PATH_MAX"):
-            raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), self.place)
-        while len(self._rest) > 1:
-            if make:
-                with suppress(FileExistsError):
-                    os.mkdir(self._rest[0], dir_fd=self._folder)
-            below = os.open(self._rest[0], _FOLDER | os.O_NOFOLLOW, dir_fd=self._folder)
-            os.close(self._folder)
-            self._folder = below
-            del self._rest[0]
-        return self._folder
-
-    def close(self) -> None:
-        """Release the descriptor; nothing can be opened through this object any more."""
-        if self._folder is not None:
-            os.close(self._folder)
-            self._folder = None
-
-    def __enter__(self) -> HeldPath:
-        return self
-
-    def __exit__(self, *failure: object) -> None:
-        self.close()
+class _Viewer(Struct, frozen=True, kw_only=True):
+    view: FileView = LOCAL_FILES
 
 
-def resolve_and_hold(path: str, names: tuple[str, ...] = ()) -> HeldPath:
-    """The file that an absolute path names now, with all links resolved; raises `OSError` if the system has no
-    descriptors left."""
-    rest: list[str] = []
-    folder = os.path.realpath(path)
-    while True:
-        try:
-            descriptor = os.open(folder, _FOLDER)
-            break
-        except OSError as error:
-            if error.errno in _NO_ROOM or folder == "/":
-                raise
-        folder, name = os.path.split(folder)
-        rest.insert(0, name)
-    # The descriptor shows the real place; a link may have replaced a folder since the path was resolved.
-    return HeldPath(names or (path,), descriptor, rest, os.path.join(_path_of(descriptor) or folder, *rest))
-
-
-def _path_of(descriptor: int) -> str | None:
-    with suppress(OSError, ImportError):
-        if sys.platform == "darwin":
-            import fcntl
-
-            return os.fsdecode(fcntl.fcntl(descriptor, _F_GETPATH, bytes(1024)).rstrip(b"\0"))
-        return os.readlink(f"/proc/self/fd/{descriptor}")
-    return None
-
-
-class PathResolver(Struct, frozen=True):
-    """Resolves paths for one working directory and one home directory, both absolute."""
+class PathResolver(_Viewer, frozen=True):
+    """Resolves paths for one working directory and one home directory, both absolute, of the machine that `view`
+    shows."""
 
     cwd: str
     home: str
@@ -171,19 +87,18 @@ class PathResolver(Struct, frozen=True):
         For reading, if nothing is there, the spellings that screenshots and other systems use are tried. Raises
         `ToolFailed` for files that no tool may open.
         """
-        check_path(path)
-        literal = self._to_absolute(path)
-        plain = self._to_absolute(re.sub(_ODD_SPACES, " ", path).removeprefix("@"))
+        literal, plain = self.list_likely_places(path)
         target = plain
-        if os.path.lexists(literal) or (not os.path.lexists(plain) and _has_own_folder(path, literal)):
+        exists = self.view.lexists
+        if exists(literal) or (not exists(plain) and self._has_own_folder(path, literal)):
             target = literal
         if for_reading:
-            target = _existing_spelling(target)
+            target = self._find_existing_spelling(target)
         try:
-            held = resolve_and_hold(target, tuple(dict.fromkeys((literal, plain, target))))
+            held = self.view.hold(target, tuple(dict.fromkeys((literal, plain, target))))
         except OSError as error:
             raise ToolFailed(f"Cannot look at {path}: {error.strerror or error}") from error
-        if any(map(is_process_memory, (*held.names, held.place))):
+        if any(is_process_memory(place, self.view) for place in (*held.names, held.place)):
             held.close()
             raise ToolFailed(f"{path} shows the memory, arguments or environment of a process, which may hold keys.")
         return held
@@ -191,6 +106,33 @@ class PathResolver(Struct, frozen=True):
     def make_hidden_path_test(self) -> Callable[[str], bool]:
         """A test for hidden real paths, made for one search: nothing is hidden here."""
         return lambda place: False
+
+    def list_likely_places(self, path: str) -> tuple[str, str]:
+        """The absolute path as written, and with odd spellings corrected; raises `ToolFailed` for an impossible one."""
+        check_path(path)
+        return self._to_absolute(path), self._to_absolute(re.sub(_ODD_SPACES, " ", path).removeprefix("@"))
+
+    async def decide(self, question: Callable[[PathResolver], _T]) -> _T:
+        """The answer to a question about files, asked with a resolver that can answer it."""
+        return question(self)
+
+    async def decide_in_thread(self, question: Callable[[PathResolver], _T], ahead: Sequence[str] = ()) -> _T:
+        """The same for one that takes time; `ahead` are paths in the working directory that it will read."""
+        return await run_in_thread(lambda: question(self))
+
+    def _find_existing_spelling(self, target: str) -> str:
+        exists = self.view.lexists
+        if exists(target):
+            return target
+        narrow = re.sub(_BEFORE_MERIDIEM, "\u202f\\1", target)
+        decomposed = unicodedata.normalize("NFD", target)
+        for other in (narrow, decomposed, target.replace("'", _CURLY), decomposed.replace("'", _CURLY)):
+            if other != target and exists(other):
+                return other
+        return target
+
+    def _has_own_folder(self, path: str, literal: str) -> bool:
+        return "/" in path.removeprefix("@") and self.view.is_folder(os.path.dirname(literal))
 
     def _to_absolute(self, path: str) -> str:
         if path.startswith("file://"):
@@ -200,7 +142,7 @@ class PathResolver(Struct, frozen=True):
         return os.path.normpath(os.path.join(self.cwd, path))
 
 
-def is_process_memory(place: str) -> bool:
+def is_process_memory(place: str, view: FileView = LOCAL_FILES) -> bool:
     """True for system files that show the contents of a process: its environment, arguments, memory or files."""
     found = re.fullmatch(_PROCESS_MEMORY, place, re.DOTALL) if "/proc/" in place else None
     if found is None:
@@ -209,7 +151,7 @@ def is_process_memory(place: str) -> bool:
         return True
     # Elsewhere it may be a copy, made as data for tests. Files of the system itself have no size.
     try:
-        return os.stat(place).st_size == 0
+        return view.size_of(place) == 0
     except OSError:
         return True
 
@@ -230,21 +172,6 @@ def check_path(path: str) -> str:
 def fold_spelling(path: str) -> str:
     """The common form of all spellings of a path: composed, with plain spaces and quotes."""
     return re.sub(_ODD_SPACES, " ", unicodedata.normalize("NFC", path)).replace(_CURLY, "'")
-
-
-def _existing_spelling(target: str) -> str:
-    if os.path.lexists(target):
-        return target
-    narrow = re.sub(_BEFORE_MERIDIEM, "\u202f\\1", target)
-    decomposed = unicodedata.normalize("NFD", target)
-    for other in (narrow, decomposed, target.replace("'", _CURLY), decomposed.replace("'", _CURLY)):
-        if other != target and os.path.lexists(other):
-            return other
-    return target
-
-
-def _has_own_folder(path: str, literal: str) -> bool:
-    return "/" in path.removeprefix("@") and os.path.isdir(os.path.dirname(literal))
 
 
 def _path_from_url(url: str) -> str:

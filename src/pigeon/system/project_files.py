@@ -52,7 +52,7 @@ class ProjectFiles:
         """Paths with the letters in this order; those with adjacent letters, and in the name, come first."""
         self._refresh_paths()
         paths = list(self._paths)
-        ranked = sorted((rank, len(path), path) for path in paths if (rank := _rank(path.lower(), wanted)) is not None)
+        ranked = sorted((rank, len(path), path) for path in paths if (rank := rank_path(path, wanted)) is not None)
         conceals, root = self._concealment(), os.path.realpath(self._root)
         # Most are not requested, so the rules are checked for no more than are needed.
         shown = (path for _, _, path in ranked if not conceals(os.path.join(root, path.rstrip(os.sep))))
@@ -111,7 +111,9 @@ class ProjectFiles:
                     found.append(path)
 
 
-def _rank(path: str, wanted: str) -> int | None:
+def rank_path(path: str, wanted: str) -> int | None:
+    """How well a path fits the letters, 0 for the best; None if it does not."""
+    path = path.lower()
     if not wanted:
         return path.count(os.sep)
     if os.path.basename(path.rstrip(os.sep)).startswith(wanted):

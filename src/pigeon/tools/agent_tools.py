@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
@@ -27,15 +27,18 @@ from pigeon.tools.file_access import FileAccess
 from pigeon.tools.images.fitting import GuardedFitter
 from pigeon.tools.images.prompt_images import PromptImages
 from pigeon.tools.jobs import JobsTool
-from pigeon.tools.searching.ripgrep import Ripgrep
 from pigeon.tools.todo import TodoTool
 from pigeon.tools.workplaces import Workplaces
 from pigeon.wire.base import Absent
 from pigeon.wire.choices import ToolOffer
 from pigeon.wire.events import Outbound
+from pigeon.workspaces.agent_workspace import AgentWorkspace
+from pigeon.workspaces.local import LocalParts
+from pigeon.workspaces.workspace import Workspace
 
 if TYPE_CHECKING:
     from pigeon.sandbox.policy import SandboxPolicy
+    from pigeon.session.dependencies import SessionFiles
 
 
 class ToolOptions(Struct, frozen=True, kw_only=True):
@@ -46,6 +49,18 @@ class ToolOptions(Struct, frozen=True, kw_only=True):
     no_tools: bool = False
     no_builtin_tools: bool = False
     offers: tuple[ToolOffer, ...] = ()
+
+
+class Concealing(Protocol):
+    """The rules about what searches show; `permissions/control` implements it."""
+
+    def make_concealment_test(self, tool: str) -> Callable[[str], bool]:
+        """A test for real paths that a tool of this name must not show."""
+        ...
+
+    async def fetch_concealment_test(self, tool: str) -> Callable[[str], bool]:
+        """The same where files have to be fetched to know."""
+        ...
 
 
 class AgentTools:
@@ -72,9 +87,10 @@ class AgentTools:
         self._transcript = transcript
         self._sandbox = sandbox
         self._workplaces = workplaces
+        self.workspace = workplaces.workspace
         self._agents = agents
         self.workplace = workplaces.make_workplace(transcript.journal.cwd)
-        # Terminals of a host would be outside the sandbox.
+        # Terminals of a host would be outside the sandbox, and are not on the machine of a workspace.
         self.host_services: HostServices = (
             starter.host_services
             if starter
@@ -83,8 +99,8 @@ class AgentTools:
                 environment.ids.request_id,
                 transcript.folder,
                 environment.variables,
-                walled=sandbox.is_enclosing,
-                steered=lambda path: sandbox.policy is not None and sandbox.policy.can_commands_redirect(path),
+                walled=lambda: sandbox.is_enclosing() or self.workspace.is_elsewhere,
+                steered=self._is_out_of_reach,
             )
         )
         self._fitter: GuardedFitter = starter._fitter if starter else GuardedFitter(sandbox.processes)
@@ -129,23 +145,30 @@ class AgentTools:
         if self._choice.can_activate(TodoTool.name):
             self.toolset.activate_tool(TodoTool.name)
 
+    def _is_out_of_reach(self, path: str) -> bool:
+        """Whether a host must not be asked for the file at a path."""
+        policy = self._sandbox.policy
+        return self.workspace.is_elsewhere or (policy is not None and policy.can_commands_redirect(path))
+
     def _policy(self) -> SandboxPolicy | None:
         return self._sandbox.policy
 
     def current_workplace(self) -> Workplace:
         return self.workplace
 
-    def make_project_files(self, conceal: Callable[[str], Callable[[str], bool]]) -> ProjectFiles:
-        """The files for completion by hosts: only those that the tool `find` would show.
+    def make_project_files(self, permissions: Concealing) -> SessionFiles:
+        """The files for completion by hosts: only those that the tool `find` would show."""
+        chosen = self.workspace.chosen
+        if chosen is not None and self.workspace.is_elsewhere:
+            from pigeon.tools.files_elsewhere import FilesElsewhere
 
-        `conceal` returns a test for real paths that the rules hide from a tool of this name.
-        """
+            return FilesElsewhere(chosen, self._transcript.folder, permissions.fetch_concealment_test)
 
         def concealment() -> Callable[[str], bool]:
             from pigeon.sandbox.file_access import WalledPaths
             from pigeon.tools.find import FindTool
 
-            denied = conceal(FindTool.name)
+            denied = permissions.make_concealment_test(FindTool.name)
             hidden = WalledPaths(
                 self._transcript.folder(), self._environment.home, self._policy
             ).make_hidden_path_test()
@@ -158,9 +181,10 @@ class AgentTools:
         place, home = self.workplace, self._environment.home
         parts = ToolParts(
             place=place,
-            paths=make_path_resolver(place.cwd, home, self._policy),
-            files=FileAccess(self.host_services),
-            search=Ripgrep(place.processes, place.environment, home),
+            paths=make_path_resolver(
+                place.cwd, home, self._policy, self.workspace, self._workplaces.find_output_folders
+            ),
+            files=FileAccess(self.host_services, self._make_workspace(place)),
             fitter=self._fitter,
             resize_images=self._should_resize,
             declared=self._settings.tool_execution == "declared",
@@ -172,14 +196,24 @@ class AgentTools:
         )
         return dict(built_in_tools(parts))
 
+    def _make_workspace(self, place: Workplace) -> Workspace:
+        parts = LocalParts(place.processes, place.environment, self._environment.home, place.shell.path)
+        return self.workspace.for_tools(place.cwd, parts)
+
     def _should_resize(self) -> bool:
         return self._settings.images.auto_resize
 
 
-def make_path_resolver(cwd: str, home: str, sandbox: Callable[[], SandboxPolicy | None]) -> PathResolver:
+def make_path_resolver(
+    cwd: str,
+    home: str,
+    sandbox: Callable[[], SandboxPolicy | None],
+    workspace: AgentWorkspace | None = None,
+    find_output_folders: Callable[[], Sequence[str]] = lambda: (),
+) -> PathResolver:
     """How tools resolve paths, behind the sandbox if there is one."""
     if sandbox() is None:
-        return PathResolver(cwd, home)
+        return PathResolver(cwd, home) if workspace is None else workspace.make_path_resolver(cwd, find_output_folders)
     from pigeon.sandbox.file_access import WalledPaths
 
     return WalledPaths(cwd, home, sandbox)

@@ -17,13 +17,15 @@ from msgspec import Struct
 from pigeon.agent.inference import ToolSpec
 from pigeon.agent.interfaces import Access, ArgumentSubject, HostAccess, PathSubject, Subject, ToolRun
 from pigeon.agent.tool_facts import ToolFacts
-from pigeon.system.paths import HeldPath, PathResolver
+from pigeon.system.held_paths import HeldPath
+from pigeon.system.paths import PathResolver
 from pigeon.wire.agents import AgentIsolation, AgentType
 from pigeon.wire.base import ABSENT, Absent, Json
 from pigeon.wire.content import TextContent
 from pigeon.wire.errors import ToolFailed
 from pigeon.wire.events import ToolOutcome
 from pigeon.wire.steering import TodoPhase
+from pigeon.workspaces.fact_table import FETCHED_AHEAD, WorkspacePaths
 
 if TYPE_CHECKING:
     from pigeon.sandbox.policy import SandboxPolicy
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
     from pigeon.system.shell.shell import Workplace
     from pigeon.tools.file_access import FileAccess
     from pigeon.tools.images.fitting import ImageFitter
-    from pigeon.tools.searching.ripgrep import Ripgrep
 
 
 class Plan(Protocol):
@@ -80,7 +81,6 @@ class ToolParts(Struct, frozen=True):
     place: Workplace
     paths: PathResolver
     files: FileAccess
-    search: Ripgrep
     fitter: ImageFitter
     resize_images: Callable[[], bool]
     declared: bool
@@ -143,6 +143,10 @@ class BaseTool:
 
 async def hold_path_subject(paths: PathResolver, path: str, access: Access) -> PathSubject:
     """Hold the file or folder of a call open; resolved in a thread because a disk may be slow to answer."""
+    if isinstance(paths, WorkspacePaths):
+        # What a tool lists or searches has no content.
+        ahead = 0 if access == "search" else FETCHED_AHEAD
+        return PathSubject(await paths.hold_there(path, access != "write", ahead), access)
     resolving = asyncio.ensure_future(asyncio.to_thread(paths.hold_path, path, for_reading=access != "write"))
     try:
         return PathSubject(await asyncio.shield(resolving), access)

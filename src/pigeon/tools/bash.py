@@ -270,7 +270,9 @@ def _make_outcome(
     details = _details(result.shown, result.full_output_path)
     text = result.output + (_make_truncation_notice(result) if result.is_truncated else "")
     ending = None
-    if result.cancelled:
+    if result.lost is not None:
+        ending = result.lost
+    elif result.cancelled:
         ending = "Command aborted"
     elif result.timed_out:
         ending = f"Command timed out after {_format_seconds(timeout)} seconds"

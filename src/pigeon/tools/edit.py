@@ -16,6 +16,7 @@ from pigeon.wire import codec
 from pigeon.wire.base import Json
 from pigeon.wire.errors import ToolFailed
 from pigeon.wire.events import ToolOutcome
+from pigeon.workspaces.errors import FileHasChanged
 
 BIGGEST_FILE = 64 << 20
 
@@ -101,7 +102,9 @@ class EditTool(BaseTool):
         from pigeon.tools.editing.replacing import edit_content
 
         path, edits = str(arguments["path"]), arguments["edits"]
-        return await preview_changes(subject, codec.encode(edits), lambda old: edit_content(old, edits, path)[1])
+        return await preview_changes(
+            self._files, subject, codec.encode(edits), lambda old: edit_content(old, edits, path)[1]
+        )
 
     async def execute(self, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
         """Apply the edits; nothing is written unless every edit fits."""
@@ -112,11 +115,11 @@ class EditTool(BaseTool):
         async with file_lock(held.place):
             run.scope.raise_if_cancelled()
             try:
-                data = await self._files.read_whole(run, held, BIGGEST_FILE)
+                data, version = await self._files.read_for_change(run, held, BIGGEST_FILE)
                 edited, changes = await run.scope.wait(asyncio.to_thread(edit_content, data, edits, path))
                 run.scope.raise_if_cancelled()
-                await self._files.replace(run, held, edited, data)
-            except NotRegular as error:
+                await self._files.replace(run, held, edited, data, version)
+            except (NotRegular, FileHasChanged) as error:
                 raise ToolFailed(f"Could not edit file: {path}. {error}") from error
             except OSError as error:
                 text = " ".join([f"Could not edit file: {path}. Error code: {error_code(error)}.", *notes_of(error)])

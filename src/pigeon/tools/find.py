@@ -1,16 +1,14 @@
-"""find: paths that match a glob. Ripgrep lists the files; directories and links are added by our own walk."""
+"""find: paths that match a glob."""
 
 from __future__ import annotations
 
-import asyncio
 import os
-import time
 from collections.abc import Awaitable, Callable
 from typing import ClassVar
 
 from pigeon.agent.interfaces import PathSubject, ToolRun
 from pigeon.agent.tool_facts import ToolFacts
-from pigeon.system.paths import HeldPath, PathResolver
+from pigeon.system.paths import PathResolver
 from pigeon.system.shell.truncation import MAX_BYTES, OutputLimits, human_size, truncate_to_head
 from pigeon.tools.base import (
     BaseTool,
@@ -21,10 +19,11 @@ from pigeon.tools.base import (
     make_text_outcome,
     parse_whole_number,
 )
-from pigeon.tools.searching.ripgrep import TIME_BOX, Ripgrep
+from pigeon.tools.file_access import FileAccess
 from pigeon.wire.base import ABSENT, Json
 from pigeon.wire.errors import ToolFailed
 from pigeon.wire.events import ToolOutcome
+from pigeon.workspaces.records import TIME_BOX, Match, SearchQuery
 
 DEFAULT_LIMIT = 1000
 _LIMITS = OutputLimits(lines=1 << 40, bytes=MAX_BYTES)
@@ -57,104 +56,61 @@ class FindTool(BaseTool):
     reads_only = True
     facts = ToolFacts(_title, kind="search", path="path", other_names=("glob",))
 
-    def __init__(self, paths: PathResolver, ripgrep: Ripgrep, time_box: float = TIME_BOX) -> None:
+    def __init__(self, paths: PathResolver, files: FileAccess | None = None, time_box: float = TIME_BOX) -> None:
         self._paths = paths
-        self._ripgrep = ripgrep
+        self._files = files or FileAccess()
         self._time_box = time_box
 
     @classmethod
     def create(cls, parts: ToolParts) -> FindTool:
-        return cls(parts.paths, parts.search)
+        return cls(parts.paths, parts.files)
 
     def resolve_subject(self, arguments: dict[str, Json]) -> Awaitable[PathSubject]:
         return hold_path_subject(self._paths, str(arguments.get("path") or "."), "search")
 
     async def execute(self, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
         folder = held_path(run)
-        _check_folder(folder)
+        if not folder.is_folder:
+            kind = "Path not found" if await self._files.is_missing(run, folder) else "Not a directory"
+            raise ToolFailed(f"{kind}: {folder.place}")
         limit = parse_whole_number(arguments, "limit", DEFAULT_LIMIT)
-        paths = _Paths(
-            _make_path_test(str(arguments["pattern"]), folder.place, make_concealment_test(run, self._paths)), limit
-        )
-        deadline = time.monotonic() + self._time_box
-        ended = await self._ripgrep.search(
-            ["--files", "--null"], folder, run.scope, paths.consume_until_full, self._time_box
-        )
-        if ended.code == 2 and ended.complaint and not paths.found:
+        conceals, root = make_concealment_test(run, self._paths), folder.place.rstrip("/")
+        paths = _Paths(lambda path: conceals(f"{root}/{path}"), limit)
+        query = SearchQuery("files", folder, str(arguments["pattern"]), time_box=self._time_box)
+        ended = await self._files.search(run, query, paths.add_until_full)
+        if ended.complaint and not paths.found:
             raise ToolFailed(ended.complaint.removeprefix("rg: "))
-
-        def must_stop() -> bool:
-            return run.scope.cancelled or time.monotonic() > deadline
-
-        if not paths.is_full and not ended.out_of_time:
-            await run.scope.wait(asyncio.to_thread(paths.add_unlisted, self._ripgrep, folder, must_stop))
-        out_of_time = ended.out_of_time or (not paths.is_full and must_stop())
-        return _make_outcome(paths, limit, self._time_box if out_of_time else None)
-
-
-def _check_folder(held: HeldPath) -> None:
-    if not held.is_folder:
-        raise ToolFailed(f"{'Not a directory' if os.path.exists(held.place) else 'Path not found'}: {held.place}")
-
-
-def _make_path_test(pattern: str, folder: str, conceals: Callable[[str], bool]) -> Callable[[str], bool]:
-    from pigeon.system.globs import compile_find_glob
-
-    matches = compile_find_glob(pattern)
-    root = folder.rstrip("/")
-    if pattern.startswith("/"):
-        return lambda path: matches(f"{root}/{path}") and not conceals(f"{root}/{path}")
-    return lambda path: matches(path) and not conceals(f"{root}/{path}")
+        paths.sort()
+        return _make_outcome(paths, limit, self._time_box if ended.out_of_time else None)
 
 
 class _Paths:
-    """Reads the NUL-ended paths of files, and adds each directory the first time something below it appears."""
+    """Collects what may be shown, up to the limits."""
 
-    def __init__(self, matches: Callable[[str], bool], limit: int) -> None:
-        self._matches = matches
+    def __init__(self, conceals: Callable[[str], bool], limit: int) -> None:
+        self._conceals = conceals
         self._limit = limit
-        self._folders: set[str] = {""}
         self._size = 0
         self.found: list[str] = []
         self.limited = False
 
-    @property
-    def is_full(self) -> bool:
-        return self.limited or self._size > 2 * MAX_BYTES
-
-    def consume_until_full(self, buffer: bytearray) -> bool:
-        *paths, rest = bytes(buffer).split(b"\0")
-        buffer[:] = rest
-        for raw in paths:
-            path = os.fsdecode(raw).removeprefix("./")
-            if self._add_folders_until_full(path.rpartition("/")[0]) or self._add_until_full(path, path):
+    def add_until_full(self, matches: list[Match]) -> bool:
+        for match in matches:
+            if self._conceals(match.path):
+                continue
+            if len(self.found) == self._limit:
+                self.limited = True
+                return True
+            shown = f"{match.path}/" if match.kind == "folder" else match.path
+            self.found.append(os.fsencode(shown).decode("utf-8", "replace"))
+            self._size += len(shown)
+            if self._size > 2 * MAX_BYTES:
                 return True
         return False
 
-    def add_unlisted(self, ripgrep: Ripgrep, root: HeldPath, stopped: Callable[[], bool]) -> None:
-        """Add what ripgrep does not list, and sort everything."""
-        for path, is_folder in ripgrep.find_unlisted(root, self._folders, self._matches, stopped):
-            if self._add_until_full(path, f"{path}/" if is_folder else path):
-                break
+    def sort(self) -> None:
+        """Links and folders without files come last from a search; they are shown among the others."""
         self.found.sort(key=lambda shown: shown.removesuffix("/").split("/"))
-
-    def _add_folders_until_full(self, folder: str) -> bool:
-        if folder in self._folders:
-            return False
-        if self._add_folders_until_full(folder.rpartition("/")[0]):
-            return True
-        self._folders.add(folder)
-        return self._add_until_full(folder, f"{folder}/")
-
-    def _add_until_full(self, path: str, shown: str) -> bool:
-        if not self._matches(path):
-            return False
-        if len(self.found) == self._limit:
-            self.limited = True
-            return True
-        self.found.append(os.fsencode(shown).decode("utf-8", "replace"))
-        self._size += len(shown)
-        return self.is_full
 
 
 def _make_outcome(paths: _Paths, limit: int, out_of_time: float | None) -> ToolOutcome:

@@ -1,16 +1,16 @@
-"""grep: lines that match a regular expression, found by ripgrep and read from its output as it arrives."""
+"""grep: lines that match a regular expression."""
 
 from __future__ import annotations
 
-import asyncio
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, ClassVar
 
 from pigeon.agent.interfaces import PathSubject, ToolRun
 from pigeon.agent.tool_facts import ToolFacts
-from pigeon.system.files import NotRegular, error_text, open_regular
-from pigeon.system.paths import HeldPath, PathResolver
+from pigeon.system.files import NotRegular, error_text
+from pigeon.system.held_paths import HeldPath
+from pigeon.system.paths import PathResolver
 from pigeon.system.shell.truncation import MAX_BYTES, OutputLimits, human_size, truncate_to_head
 from pigeon.tools.base import (
     BaseTool,
@@ -21,13 +21,14 @@ from pigeon.tools.base import (
     make_text_outcome,
     parse_whole_number,
 )
-from pigeon.tools.searching.ripgrep import TIME_BOX, Ripgrep, SearchEnd
+from pigeon.tools.file_access import FileAccess
 from pigeon.wire.base import ABSENT, Json
 from pigeon.wire.errors import ToolFailed
 from pigeon.wire.events import ToolOutcome
+from pigeon.workspaces.records import TIME_BOX, SearchEnd, SearchQuery
 
 if TYPE_CHECKING:
-    from pigeon.tools.searching.matches import Hits
+    from pigeon.tools.hits import Hits
 
 DEFAULT_LIMIT = 100
 LINE_WIDTH = 500
@@ -68,62 +69,66 @@ class GrepTool(BaseTool):
     reads_only = True
     facts = ToolFacts(_title, kind="search", path="path")
 
-    def __init__(self, paths: PathResolver, ripgrep: Ripgrep, time_box: float = TIME_BOX) -> None:
+    def __init__(self, paths: PathResolver, files: FileAccess | None = None, time_box: float = TIME_BOX) -> None:
         self._paths = paths
-        self._ripgrep = ripgrep
+        self._files = files or FileAccess()
         self._time_box = time_box
 
     @classmethod
     def create(cls, parts: ToolParts) -> GrepTool:
-        return cls(parts.paths, parts.search)
+        return cls(parts.paths, parts.files)
 
     def resolve_subject(self, arguments: dict[str, Json]) -> Awaitable[PathSubject]:
         return hold_path_subject(self._paths, str(arguments.get("path") or "."), "search")
 
     async def execute(self, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
         """Search; a pattern that ripgrep refuses is an error with its reason."""
-        from pigeon.tools.searching.matches import Hits
+        from pigeon.tools.hits import Hits
 
         for name in ("pattern", "glob"):
             _check_text(name, str(arguments.get(name) or ""))
         held = held_path(run)
-        is_binary = await run.scope.wait(asyncio.to_thread(_is_binary_file, held))
-        choice, chosen = _parse_glob(str(arguments.get("glob") or ""))
-        if not held.is_folder:
-            choice, chosen = [], None
-
-        def is_wanted(path: str) -> bool:
-            return (chosen is None or chosen(path)) and not conceals(os.path.join(folder, path))
-
+        is_binary = not held.is_folder and await self._is_binary_file(run, held)
         conceals = make_concealment_test(run, self._paths)
         folder = held.place if held.is_folder else os.path.dirname(held.place)
-        hits = Hits(parse_whole_number(arguments, "limit", DEFAULT_LIMIT), LINE_WIDTH, 2 * MAX_BYTES, is_wanted)
-        options = [*_ripgrep_options(arguments), *choice, *([] if held.is_folder else ["--text"])]
-        ended = await self._ripgrep.search(
-            [*options, "--", held.name], held, run.scope, hits.consume_until_full, self._time_box
+        hits = Hits(
+            parse_whole_number(arguments, "limit", DEFAULT_LIMIT),
+            LINE_WIDTH,
+            2 * MAX_BYTES,
+            lambda path: not conceals(os.path.join(folder, path)),
         )
-        if ended.code == 2 and ended.complaint and not hits.lines:
+        ended = await self._files.search(run, self._make_query(arguments, held), hits.add_until_full)
+        if ended.complaint and not hits.lines:
             raise ToolFailed(_shorten_complaint(ended.complaint))
         return _make_outcome(
             hits, [*_stop_remarks(ended, self._time_box), *_make_binary_remarks(held.name if is_binary else None, hits)]
         )
 
+    def _make_query(self, arguments: dict[str, Json], held: HeldPath) -> SearchQuery:
+        context = arguments.get("context")
+        return SearchQuery(
+            "text",
+            held,
+            str(arguments["pattern"]),
+            literal=bool(arguments.get("literal")),
+            ignore_case=bool(arguments.get("ignoreCase")),
+            glob=str(arguments.get("glob") or ""),
+            context=min(MOST_CONTEXT, parse_whole_number(arguments, "context", 1)) if context else 0,
+            time_box=self._time_box,
+        )
 
-def _is_binary_file(held: HeldPath) -> bool:
-    """Whether a file has a NUL byte near its start; raises `ToolFailed` if it cannot be searched."""
-    if held.is_folder:
-        return False
-    try:
-        with open(open_regular(held), "rb", buffering=0) as file:
-            start = file.read(_LOOKED_AT) or b""
-    except FileNotFoundError:
-        raise ToolFailed(f"Path not found: {held.place}") from None
-    except NotRegular:
-        raise ToolFailed(f"Not a regular file: {held.place}") from None
-    except OSError as error:
-        raise ToolFailed(error_text(error, "open", held.place)) from error
-    # Ripgrep recognizes UTF-16 by its byte order mark.
-    return b"\0" in start and not start.startswith((b"\xff\xfe", b"\xfe\xff"))
+    async def _is_binary_file(self, run: ToolRun, held: HeldPath) -> bool:
+        """Whether a file has a NUL byte near its start; raises `ToolFailed` if it cannot be searched."""
+        try:
+            start = await self._files.read_start(run, held, _LOOKED_AT)
+        except FileNotFoundError:
+            raise ToolFailed(f"Path not found: {held.place}") from None
+        except NotRegular:
+            raise ToolFailed(f"Not a regular file: {held.place}") from None
+        except OSError as error:
+            raise ToolFailed(error_text(error, "open", held.place)) from error
+        # Ripgrep recognizes UTF-16 by its byte order mark.
+        return b"\0" in start and not start.startswith((b"\xff\xfe", b"\xfe\xff"))
 
 
 def _check_text(name: str, value: str) -> None:
@@ -135,41 +140,6 @@ def _check_text(name: str, value: str) -> None:
         raise ToolFailed(f"Invalid {name}: it contains half of a surrogate pair.") from None
 
 
-def _ripgrep_options(arguments: dict[str, Json]) -> list[str]:
-    # Ripgrep shortens long lines itself, so that a file of one huge line cannot fill our memory.
-    options = ["--line-number", "--null", "--no-heading", "--with-filename", "--no-context-separator"]
-    options += [f"--max-columns={8 * LINE_WIDTH}", "--max-columns-preview", f"--regexp={arguments['pattern']}"]
-    if arguments.get("literal"):
-        options.append("--fixed-strings")
-    if arguments.get("ignoreCase"):
-        options.append("--ignore-case")
-    if arguments.get("context"):
-        options.append(f"--context={min(MOST_CONTEXT, parse_whole_number(arguments, 'context', 1))}")
-    return options
-
-
-def _parse_glob(glob: str) -> tuple[list[str], Callable[[str], bool] | None]:
-    """How a glob selects files: options for ripgrep, and a test for the paths if those are not enough.
-
-    A plain `--glob` would include files that .gitignore excludes, a file type does not; but a type only matches names,
-    and its definition cannot contain a colon.
-    """
-    from pigeon.system.globs import compile_grep_glob
-
-    if not glob:
-        return [], None
-    matches = compile_grep_glob(glob.removeprefix("!"))
-    if glob.startswith("!"):
-        return [f"--glob={glob}"], None
-    if "/" not in glob and ":" not in glob:
-        return [f"--type-add=wanted:{glob}", "--type=wanted"], None
-    options: list[str] = []
-    name = glob.rpartition("/")[2]
-    if name and name.count("{") == name.count("}") and ":" not in name:
-        options += [f"--type-add=wanted:{name}", "--type=wanted"]
-    return options, matches
-
-
 def _shorten_complaint(complaint: str) -> str:
     """Ripgrep's error text, without its advice to use options that the model cannot pass."""
     reason, _, advice = complaint.removeprefix("rg: ").partition("\n\nConsider enabling ")
@@ -179,7 +149,7 @@ def _shorten_complaint(complaint: str) -> str:
 def _stop_remarks(ended: SearchEnd, time_box: float) -> list[str]:
     if ended.out_of_time:
         return [f"Search stopped after {time_box:g} seconds. Search a smaller directory for all matches"]
-    return ["Some files or directories could not be read"] if ended.code == 2 else []
+    return ["Some files or directories could not be read"] if ended.unread else []
 
 
 def _make_binary_remarks(binary: str | None, hits: Hits) -> list[str]:

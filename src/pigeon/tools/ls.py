@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-import stat
-from collections.abc import Awaitable, Callable, Iterable
-from contextlib import suppress
+from collections.abc import Awaitable
 from typing import ClassVar
 
 from pigeon.agent.interfaces import PathSubject, ToolRun
 from pigeon.agent.tool_facts import ToolFacts
 from pigeon.system.files import error_text
-from pigeon.system.paths import HeldPath, PathResolver
+from pigeon.system.paths import PathResolver
 from pigeon.system.shell.truncation import MAX_BYTES, OutputLimits, human_size, truncate_to_head
 from pigeon.tools.base import (
     BaseTool,
@@ -23,6 +20,7 @@ from pigeon.tools.base import (
     make_text_outcome,
     parse_whole_number,
 )
+from pigeon.tools.file_access import FileAccess
 from pigeon.wire.base import ABSENT, Json
 from pigeon.wire.errors import ToolFailed
 from pigeon.wire.events import ToolOutcome
@@ -50,21 +48,31 @@ class LsTool(BaseTool):
     reads_only = True
     facts = ToolFacts(lambda arguments: f"List {arguments.get('path') or '.'}", kind="search", path="path")
 
-    def __init__(self, paths: PathResolver) -> None:
+    def __init__(self, paths: PathResolver, files: FileAccess | None = None) -> None:
         self._paths = paths
+        self._files = files or FileAccess()
 
     @classmethod
     def create(cls, parts: ToolParts) -> LsTool:
-        return cls(parts.paths)
+        return cls(parts.paths, parts.files)
 
     def resolve_subject(self, arguments: dict[str, Json]) -> Awaitable[PathSubject]:
         return hold_path_subject(self._paths, str(arguments.get("path") or "."), "search")
 
     async def execute(self, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
         limit = parse_whole_number(arguments, "limit", DEFAULT_LIMIT)
-        names, more = await run.scope.wait(
-            asyncio.to_thread(_list_folder, held_path(run), limit, make_concealment_test(run, self._paths))
-        )
+        held, conceals = held_path(run), make_concealment_test(run, self._paths)
+        try:
+            found, more = await self._files.list_first(
+                run, held, limit, lambda name: not conceals(os.path.join(held.place, name))
+            )
+        except FileNotFoundError:
+            raise ToolFailed(f"Path not found: {held.place}") from None
+        except NotADirectoryError:
+            raise ToolFailed(f"Not a directory: {held.place}") from None
+        except OSError as error:
+            raise ToolFailed(error_text(error, "scandir", held.place)) from error
+        names = [_format_name(name, is_folder) for name, is_folder in found]
         if not names:
             return make_text_outcome("(empty directory)")
         shown = truncate_to_head("\n".join(names), _LIMITS)
@@ -79,31 +87,6 @@ class LsTool(BaseTool):
         return make_text_outcome(shown.text + (f"\n\n[{'. '.join(notices)}]" if notices else ""), details or ABSENT)
 
 
-def _list_folder(held: HeldPath, limit: int, conceals: Callable[[str], bool]) -> tuple[list[str], bool]:
-    try:
-        folder = held.open(os.O_RDONLY | os.O_DIRECTORY | os.O_NONBLOCK)
-        try:
-            names = sorted(os.listdir(folder), key=lambda name: (name.lower(), name))
-            return _format_names(
-                folder, (name for name in names if not conceals(os.path.join(held.place, name))), limit
-            )
-        finally:
-            os.close(folder)
-    except FileNotFoundError:
-        raise ToolFailed(f"Path not found: {held.place}") from None
-    except NotADirectoryError:
-        raise ToolFailed(f"Not a directory: {held.place}") from None
-    except OSError as error:
-        raise ToolFailed(error_text(error, "scandir", held.place)) from error
-
-
-def _format_names(folder: int, names: Iterable[str], limit: int) -> tuple[list[str], bool]:
-    shown: list[str] = []
-    for name in names:
-        if len(shown) == limit:
-            return shown, True
-        with suppress(OSError, ValueError):
-            is_folder = stat.S_ISDIR(os.stat(name, dir_fd=folder).st_mode)
-            printable = name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-            shown.append(f"{printable}/" if is_folder else printable)
-    return shown, False
+def _format_name(name: str, is_folder: bool) -> str:
+    printable = name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    return f"{printable}/" if is_folder else printable

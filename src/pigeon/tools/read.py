@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
+import errno
 import math
-import os
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, ClassVar
 
 from pigeon.agent.interfaces import PathSubject, ToolRun
 from pigeon.agent.tool_facts import ToolFacts
-from pigeon.system.files import error_text, open_regular, read_rest
-from pigeon.system.paths import HeldPath, PathResolver
+from pigeon.system.files import error_text
+from pigeon.system.paths import PathResolver
 from pigeon.system.shell.truncation import MAX_BYTES, MAX_LINES, Shown, human_size, truncate_to_head
 from pigeon.tools.base import BaseTool, ToolParts, held_path, hold_path_subject, make_text_outcome, parse_whole_number
 from pigeon.tools.file_access import FileAccess
-from pigeon.tools.line_reading import Slice, read_lines, slice_lines
 from pigeon.wire.base import Json
 from pigeon.wire.content import ImageContent, TextContent, UserBlock
 from pigeon.wire.errors import ToolFailed
 from pigeon.wire.events import ToolOutcome
+from pigeon.workspaces.line_reading import Slice
 
 if TYPE_CHECKING:
     from pigeon.tools.images.fitting import ImageFitter
@@ -91,50 +90,29 @@ class ReadTool(BaseTool):
         path, held = str(arguments["path"]), held_path(run)
         first = parse_whole_number(arguments, "offset", 1) if arguments.get("offset") else 1
         count = None if arguments.get("limit") is None else parse_whole_number(arguments, "limit", 1)
-        at_host = await self._files.read_host_text(run, held)
-        if at_host is not None:
-            return _make_outcome(path, first, slice_lines(at_host, first, count))
         try:
-            found = await run.scope.wait(
-                asyncio.to_thread(_read_image_or_lines, held, first, count, lambda: run.scope.cancelled)
-            )
+            found = await self._files.read_lines(run, held, first, count, _is_image)
         except OSError as error:
             deed = "read" if isinstance(error, IsADirectoryError) else "access"
             raise ToolFailed(error_text(error, deed, held.place)) from error
         if isinstance(found, Slice):
             return _make_outcome(path, first, found)
-        data, kind = found
-        return _make_image_outcome(await run.scope.wait(self._fit_image(data, kind)))
+        if len(found) > BIGGEST_IMAGE:
+            raise ToolFailed(error_text(OSError(errno.EFBIG, "file too large"), "access", held.place))
+        return _make_image_outcome(await run.scope.wait(self._fit_image(found)))
 
-    async def _fit_image(self, data: bytes, kind: str) -> Fitted:
-        from pigeon.tools.images.resizing import Profile
+    async def _fit_image(self, data: bytes) -> Fitted:
+        from pigeon.tools.images.resizing import SNIFFED_BYTES, Profile, image_type
 
+        kind = image_type(data[:SNIFFED_BYTES])
+        assert kind is not None
         return await self._fitter.fit_image(data, kind, Profile() if self._resize_images() else None)
 
 
-def _read_image_or_lines(
-    held: HeldPath, first: int, count: int | None, stopped: Callable[[], bool]
-) -> tuple[bytes, str] | Slice:
-    """An image with its type, or lines; the file is opened once, so that the checked file is the one shown."""
+def _is_image(start: bytes) -> bool:
     from pigeon.tools.images.resizing import SNIFFED_BYTES, image_type
 
-    descriptor = open_regular(held)
-    try:
-        kind = image_type(_read_start(descriptor, SNIFFED_BYTES))
-        if kind is None:
-            return read_lines(descriptor, first, count, stopped)
-        return read_rest(descriptor, BIGGEST_IMAGE), kind
-    finally:
-        os.close(descriptor)
-
-
-def _read_start(descriptor: int, size: int) -> bytes:
-    try:
-        start = os.read(descriptor, size)
-    except BlockingIOError:
-        return b""
-    os.lseek(descriptor, 0, os.SEEK_SET)
-    return start
+    return image_type(start[:SNIFFED_BYTES]) is not None
 
 
 def _make_image_outcome(image: Fitted) -> ToolOutcome:

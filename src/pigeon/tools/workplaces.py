@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from pigeon.config.settings import Settings
 from pigeon.sandbox.control import SandboxControl
@@ -22,6 +23,10 @@ from pigeon.system.shell.artifacts import Artifacts
 from pigeon.system.shell.shell import Workplace, find_shell
 from pigeon.tools.bash import BashTool
 from pigeon.wire.base import value_or_default
+from pigeon.workspaces.agent_workspace import AgentWorkspace
+
+if TYPE_CHECKING:
+    from pigeon.workspaces.command_process import WorkspaceCommands
 
 
 def temporary_outputs_folder(environment: Environment) -> str:
@@ -45,6 +50,7 @@ class Workplaces:
         transcript: Transcript,
         models: ModelChoice,
         redactor: Redactor,
+        workspace: AgentWorkspace,
     ) -> None:
         self._environment = environment
         self._settings = settings
@@ -52,7 +58,9 @@ class Workplaces:
         self._transcript = transcript
         self._models = models
         self._redactor = redactor
-        self._outputs = Artifacts(self.find_saved_outputs_folder, temporary_outputs_folder(environment))
+        self.workspace = workspace
+        self._temporary = temporary_outputs_folder(environment)
+        self._outputs = Artifacts(self.find_saved_outputs_folder, self._temporary)
 
     def make_workplace(self, cwd: str) -> Workplace:
         settings, environment = self._settings, self._environment
@@ -74,7 +82,21 @@ class Workplaces:
             at_once=environment.reproducible,
             host_is_outside=self._is_host_shell_outside,
             outside_environment=self._outside_variables,
+            elsewhere=self._find_commands_elsewhere(),
         )
+
+    def _find_commands_elsewhere(self) -> WorkspaceCommands | None:
+        chosen = self.workspace.chosen
+        if chosen is None or not self.workspace.runs_commands:
+            return None
+        from pigeon.workspaces.command_process import WorkspaceCommands
+
+        return WorkspaceCommands(chosen)
+
+    def find_output_folders(self) -> list[str]:
+        """Where long outputs of commands may be, on this machine."""
+        saved = self.find_saved_outputs_folder()
+        return [self._temporary] if saved is None else [saved, self._temporary]
 
     def find_saved_outputs_folder(self) -> str | None:
         """Where the long outputs of a conversation are that is on disk."""

@@ -57,7 +57,7 @@ class WriteTool(BaseTool):
 
         path, content = str(arguments["path"]), encode_text(str(arguments["content"]))
         return await preview_changes(
-            subject, content, lambda old: compare_texts(_decode_text(old), _decode_text(content), path)
+            self._files, subject, content, lambda old: compare_texts(_decode_text(old), _decode_text(content), path)
         )
 
     async def execute(self, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:

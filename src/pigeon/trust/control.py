@@ -15,10 +15,16 @@ from typing import Protocol
 from pigeon.config.paths import PROJECT_FOLDERS
 from pigeon.session.bus import Bus
 from pigeon.trust.decision import Decision, Default, find_guarded_paths, initial_decision
-from pigeon.trust.trust_file import save_decision, saved_decision
+from pigeon.trust.trust_file import (
+    save_decision,
+    save_decision_about_workspace,
+    saved_decision,
+    saved_decision_about_workspace,
+)
 from pigeon.wire.answers import TrustChange, TrustState
 from pigeon.wire.base import ABSENT
 from pigeon.wire.events import TrustRequired
+from pigeon.workspaces.agent_workspace import AgentWorkspace, FolderUser
 
 UNKNOWN = Decision(None, None)
 # Project files that take effect while the agent runs, and those that only do at its start; others are not used at all.
@@ -37,14 +43,6 @@ class TrustVote(Protocol):
     def remember(self) -> bool: ...
 
 
-class FolderUser(Protocol):
-    """A part of the agent that works with the files of the conversation's folder."""
-
-    def use_folder(self, cwd: str, trusted: bool, harmless: bool) -> None:
-        """Switch to this folder. If it is not trusted but `harmless`, nothing in it needed trust."""
-        ...
-
-
 class ProjectDecisions:
     """The decisions of one agent, by the real path of the folder; `vote` asks the extensions about a folder.
 
@@ -60,9 +58,11 @@ class ProjectDecisions:
         default: Default,
         vote: Callable[[str], Awaitable[TrustVote | None]],
         report: Callable[[str], None],
+        workspace: AgentWorkspace,
     ) -> None:
+        self._workspace = workspace
         self._option = option
-        self._started_in = _real_folder(started_in)
+        self._started_in = self._real_folder(started_in)
         self._agent_dir = agent_dir
         self._home = home
         self._default = default
@@ -72,7 +72,7 @@ class ProjectDecisions:
 
     def decision_for(self, cwd: str) -> Decision:
         """The decision about a folder so far."""
-        return self._decisions.get(_real_folder(cwd), UNKNOWN)
+        return self._decisions.get(self._real_folder(cwd), UNKNOWN)
 
     def is_trusted(self, cwd: str) -> bool:
         return self.decision_for(cwd).trusted is True
@@ -87,11 +87,15 @@ class ProjectDecisions:
         """Decide about a folder unless that was done; nothing in it is opened."""
         if self.decision_for(cwd).trusted is not None:
             return
-        place = _real_folder(cwd)
+        place = self._real_folder(cwd)
         option = self._option if self._option is False or place == self._started_in else None
-        waits = bool(self.list_guarded(cwd))
+        waits = bool(await self._workspace.ask(lambda: self.list_guarded(cwd)))
         vote = await self._vote(cwd) if waits else None
-        saved, problem = saved_decision(self._agent_dir, cwd)
+        key = self._workspace.key_of(cwd)
+        if key is None:
+            saved, problem = saved_decision(self._agent_dir, cwd)
+        else:
+            saved, problem = saved_decision_about_workspace(self._agent_dir, key)
         self._decisions[place] = initial_decision(
             option=option,
             vote=None if vote is None else bool(vote.trusted),
@@ -100,25 +104,37 @@ class ProjectDecisions:
             harmless=not waits,
         )
         if vote is not None and vote.remember:
-            problem = save_decision(self._agent_dir, cwd, bool(vote.trusted)) or problem
+            problem = self._save(cwd, bool(vote.trusted)) or problem
         if problem:
             self._report(problem)
 
     def accept_host_decision(self, cwd: str, trusted: bool, keep: bool) -> str | None:
         """Apply the host's decision about a folder, and save it if requested; returns why that failed, or None."""
-        self._decisions[_real_folder(cwd)] = Decision(trusted, "host")
-        return save_decision(self._agent_dir, cwd, trusted) if keep else None
+        self._decisions[self._real_folder(cwd)] = Decision(trusted, "host")
+        return self._save(cwd, trusted) if keep else None
+
+    def _save(self, cwd: str, trusted: bool) -> str | None:
+        key = self._workspace.key_of(cwd)
+        if key is None:
+            return save_decision(self._agent_dir, cwd, trusted)
+        return save_decision_about_workspace(self._agent_dir, key, trusted)
+
+    def _real_folder(self, cwd: str) -> str:
+        """The real path of a folder; for a workspace, as it says itself."""
+        return self._workspace.view.real_path(cwd)
 
     def list_guarded(self, cwd: str) -> list[str]:
         """What there is in a folder that needs trust."""
-        return find_guarded_paths(cwd, [os.path.join(cwd, name) for name in _GUARDED_FOLDERS], self._home)
+        folders = [os.path.join(cwd, name) for name in _GUARDED_FOLDERS]
+        return find_guarded_paths(cwd, folders, self._home, self._workspace.view)
 
 
 class TrustControl:
     """Trust in the conversation's current folder, for the session and its host.
 
     `users` are the parts of the agent that follow each decision, in this order. `on_run` takes what is called beside
-    the first request of each run. `check` raises `Refusal` for a folder that the agent cannot work in.
+    the first request of each run. `check` raises `Refusal` for a folder that the agent cannot work in. `read_project`
+    fetches what the users will need of a folder.
     """
 
     def __init__(
@@ -128,8 +144,10 @@ class TrustControl:
         users: Sequence[FolderUser],
         bus: Bus,
         on_run: Callable[[Callable[[], None]], None],
-        check: Callable[[str], None] = lambda cwd: None,
+        check: Callable[[str], None] | None,
+        read_project: Callable[[str, bool], Awaitable[None]],
     ) -> None:
+        self._read_project = read_project
         self._decisions = decisions
         self._cwd = cwd
         self._users = users
@@ -150,8 +168,10 @@ class TrustControl:
 
     async def resolve_trust(self, cwd: str) -> None:
         """Decide about a folder before the conversation moves there; raises `Refusal` if it must not."""
-        self._check(cwd)
+        if self._check is not None:
+            self._check(cwd)
         await self._decisions.decide(cwd)
+        await self._read_project(cwd, self._decisions.is_trusted(cwd))
 
     def state(self) -> TrustState:
         """The decision, and what waits for one."""
@@ -193,10 +213,6 @@ class TrustControl:
         if waiting and (cwd, waiting) != self._announced:
             self._announced = (cwd, waiting)
             self._bus.post(TrustRequired(cwd=cwd, waiting=waiting))
-
-
-def _real_folder(cwd: str) -> str:
-    return os.path.realpath(cwd)
 
 
 def _is_effective(path: str, names: tuple[str, ...]) -> bool:

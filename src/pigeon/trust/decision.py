@@ -13,6 +13,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from pigeon.system.file_view import LOCAL_FILES, FileView
 from pigeon.wire.answers import DecidedBy
 
 # Everything in a project's folder of ours that is more than a note to read.
@@ -35,24 +36,25 @@ SKILLS = os.path.join(".agents", "skills")
 Default = Literal["ask", "always", "never"]
 
 
-def find_guarded_paths(cwd: str, folders: Iterable[str], home: str) -> list[str]:
+def find_guarded_paths(cwd: str, folders: Iterable[str], home: str, view: FileView = LOCAL_FILES) -> list[str]:
     """The paths in a project that need trust; `folders` are those that may contain our files.
 
     This is repeated with each run, so folders that do not exist must cost next to nothing.
     """
-    found = [os.path.join(folder, name) for folder in filter(os.path.lexists, folders) for name in RESOURCES]
+    found = [os.path.join(folder, name) for folder in filter(view.lexists, folders) for name in RESOURCES]
     found.append(os.path.join(cwd, SERVERS))
-    return [path for path in found if os.path.lexists(path)] + _find_skill_folders(cwd, home)
+    return [path for path in found if view.lexists(path)] + _find_skill_folders(cwd, home, view)
 
 
-def _find_skill_folders(cwd: str, home: str) -> list[str]:
+def _find_skill_folders(cwd: str, home: str, view: FileView) -> list[str]:
     """The folders with skills for any agent in a project's folder and above, but not the user's own."""
-    own = os.path.join(home, SKILLS)
+    # The user's own skills are on this machine.
+    own = os.path.realpath(os.path.join(home, SKILLS)) if view.is_local else None
     found = []
-    folder = os.path.realpath(cwd)
+    folder = view.real_path(cwd)
     while True:
         candidate = os.path.join(folder, SKILLS)
-        if os.path.lexists(candidate) and os.path.realpath(candidate) != os.path.realpath(own):
+        if view.lexists(candidate) and view.real_path(candidate) != own:
             found.append(candidate)
         above = os.path.dirname(folder)
         if above == folder:

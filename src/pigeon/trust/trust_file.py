@@ -24,6 +24,8 @@ from pigeon.wire.errors import BadRecord
 
 NAME = "trust.json"
 DOUBTED = "sandbox-trust.jsonl"
+# Decisions about folders of other machines: by workspace and path, so that the same path here is another folder.
+WORKSPACES = "workspace-trust.json"
 
 
 def saved_decision(agent_dir: str, cwd: str) -> tuple[bool | None, str | None]:
@@ -131,6 +133,33 @@ def save_decision(agent_dir: str, cwd: str, trusted: bool) -> str | None:
         # The decision is about the current contents.
         if trusted and folder in _read_recorded_contents(agent_dir):
             append_to_list_file(agent_dir, DOUBTED, [[folder, None]])
+    except (OSError, BadRecord) as error:
+        return f"{path}: {getattr(error, 'strerror', None) or error}; the decision was not saved"
+    return None
+
+
+def saved_decision_about_workspace(agent_dir: str, key: str) -> tuple[bool | None, str | None]:
+    """The decision about a folder of another machine, and the error in the file, if any; no other folder counts."""
+    path = os.path.join(agent_dir, WORKSPACES)
+    try:
+        decision = _read_entries(path).get(key)
+    except FileNotFoundError:
+        return None, None
+    except (OSError, BadRecord) as error:
+        return False, f"{path}: {error}; no workspace is trusted until this is fixed"
+    return (decision if isinstance(decision, bool) else None), None
+
+
+def save_decision_about_workspace(agent_dir: str, key: str, trusted: bool) -> str | None:
+    """Save a decision about a folder of another machine; returns the error, or None."""
+    path = os.path.join(agent_dir, WORKSPACES)
+    try:
+        try:
+            entries = _read_entries(path)
+        except FileNotFoundError:
+            entries = {}
+        make_private_folder(agent_dir)
+        replace_file(path, codec.to_pretty_json({**entries, key: trusted}).encode() + b"\n", mode=0o600)
     except (OSError, BadRecord) as error:
         return f"{path}: {getattr(error, 'strerror', None) or error}; the decision was not saved"
     return None

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Annotated, Literal
 
 from pigeon.wire.base import ABSENT, Absent, Intended, Json, Record
-from pigeon.wire.choices import VERDICTS, ApprovalMode, DialectName, Feature, SandboxMode, Verdict
+from pigeon.wire.choices import VERDICTS, ApprovalMode, DialectName, Feature, SandboxMode, Verdict, WorkspaceKind
 from pigeon.wire.entries import AnyEntry, Entry
 from pigeon.wire.messages import Disposition, Message
 from pigeon.wire.model import Model, Number, Usage
@@ -102,6 +102,16 @@ class SandboxState(Record, kw_only=True):
     builder: str | Absent = ABSENT
 
 
+class WorkspaceState(Record, kw_only=True):
+    """Where the files of the conversation are and its commands run: the `name` of the machine as errors name it, and
+    the folder there."""
+
+    kind: WorkspaceKind
+    name: str
+    path: str
+    url: str | Absent = ABSENT
+
+
 class State(Record, kw_only=True):
     """Answer of `get_state`; `model` is null when there is none. Some members are only for oh-my-pi's clients."""
 
@@ -125,6 +135,7 @@ class State(Record, kw_only=True):
     is_settled: bool | Absent = ABSENT
     todo_phases: list[TodoPhase]
     sandbox: SandboxState | Absent = ABSENT
+    workspace: WorkspaceState | Absent = ABSENT
     fast_mode_enabled: bool | Absent = ABSENT
     tokens_per_second: float | Absent | None = ABSENT
     fast_mode_active: bool | Absent = ABSENT
@@ -346,7 +357,8 @@ class Navigated(Record, kw_only=True):
 
 class SessionRow(Record, kw_only=True):
     """One session of `list_sessions`; `inUse`, whether another process writes it, is there with `sessionId` only. A
-    session in a database has no `path`: commands that take the path of a session take its `id` then."""
+    session in a database has no `path`: commands that take the path of a session take its `id` then. `workspace` is the
+    URL of the machine that `cwd` is on, if that is another one."""
 
     path: str | Absent = ABSENT
     id: str
@@ -356,6 +368,7 @@ class SessionRow(Record, kw_only=True):
     name: str | Absent = ABSENT
     first_message: str | Absent = ABSENT
     parent_session: str | Absent = ABSENT
+    workspace: str | Absent = ABSENT
     in_use: bool | Absent = ABSENT
 
     @property

@@ -13,6 +13,7 @@ Feature = Literal[
     "deltas", "seq", "trust", "permissions", "attribution", "mcp", "selection", "explanations", "agents", "every_delta"
 ]
 ALL_FEATURES: tuple[Feature, ...] = get_args(Feature)
+WorkspaceKind = Literal["local", "ssh", "docker", "podman", "exec", "host", "object"]
 SandboxMode = Literal["off", "read-only", "workspace"]
 ApprovalMode = Literal["plan", "always-ask", "write", "yolo"]
 # The mode in which nothing is changed before a person has accepted a plan.

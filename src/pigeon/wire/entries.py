@@ -13,13 +13,15 @@ TOKENS_ENTRY = "pigeon.tokens"
 
 
 class SessionHeader(Record, tag_field="type", tag="session", kw_only=True):
-    """First line of a session file; not part of the tree."""
+    """First line of a session file; not part of the tree. `workspace` is the URL of the machine that `cwd` is on, if
+    that is another one."""
 
     version: int = SESSION_VERSION
     id: str
     timestamp: str
     cwd: str
     parent_session: str | Absent = ABSENT
+    workspace: str | Absent = ABSENT
 
 
 class _Entry(Record, tag_field="type", kw_only=True):

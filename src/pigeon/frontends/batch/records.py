@@ -33,17 +33,19 @@ class ResultRecord(Struct, rename="camel", frozen=True, kw_only=True):
 
 
 class Workspace(TaskRecord, frozen=True, forbid_unknown_fields=True):
-    """Where a task is done: in a fresh copy of a folder, or of a revision of a git repository.
+    """Where a task is done: in a fresh copy of a folder, or of a revision of a git repository, or on another machine.
 
     Attributes:
         folder: a folder; each task gets a copy of it
         git: the address or the path of a git repository
         revision: a branch, tag or commit; by default the repository's HEAD
+        url: a folder of another machine, such as `ssh://host/path`, in which the task works as it is
     """
 
     folder: str | None = None
     git: str | None = None
     revision: str | None = None
+    url: str | None = None
 
 
 class Check(TaskRecord, frozen=True, forbid_unknown_fields=True):

@@ -25,6 +25,8 @@ from pigeon.providers.local_models import FILE_MODELS
 from pigeon.wire import codec
 from pigeon.wire.errors import BadRecord, PigeonError, UsageError
 from pigeon.wire.steering import parse_limits
+from pigeon.workspaces.errors import WrongWorkspace
+from pigeon.workspaces.url import parse_workspace_url
 
 TaskFormat = Literal["jsonl", "csv"]
 TaskSource = Iterable[Task | Mapping[str, Any] | str]
@@ -34,7 +36,7 @@ FORMATS: dict[str, TaskFormat] = {
 MEMBERS = tuple(one.encode_name for one in structs.fields(Task))
 # Columns that hold JSON, and columns that make up a workspace.
 JSON_COLUMNS = ("limits", "output")
-PLACES = ("folder", "git", "revision")
+PLACES = ("folder", "git", "revision", "url")
 LONGEST_ID = 200
 _FIELD = re.compile(r"\{\{|\}\}|\{([^{}\n]+)\}")
 _PEEK = 4096
@@ -233,8 +235,10 @@ class TaskReader:
     def _resolve_workspace(self, workspace: Workspace | None) -> Workspace | None:
         if workspace is None:
             return None
-        if (workspace.folder is None) == (workspace.git is None):
-            raise BadRecord('"workspace" must have either "folder" or "git"')
+        if sum(place is not None for place in (workspace.folder, workspace.git, workspace.url)) != 1:
+            raise BadRecord('"workspace" must have either "folder", "git" or "url"')
+        if workspace.url is not None:
+            return self._resolve_url(workspace, workspace.url)
         if workspace.folder is not None:
             if workspace.revision is not None:
                 raise BadRecord('"workspace.revision" is for "git", not for "folder"')
@@ -249,6 +253,15 @@ class TaskReader:
             git=self._absolute(workspace.git) if is_local_repository(workspace.git) else workspace.git,
             revision=revision,
         )
+
+    def _resolve_url(self, workspace: Workspace, url: str) -> Workspace:
+        if workspace.revision is not None:
+            raise BadRecord('"workspace.revision" is for "git", not for "url"')
+        try:
+            parse_workspace_url(url)
+        except WrongWorkspace as error:
+            raise BadRecord(f'"workspace.url": {error}') from None
+        return workspace
 
     def _resolve_model(self, model: str | None) -> str | None:
         """The model with an absolute path, if it names a file: agents run in other folders."""

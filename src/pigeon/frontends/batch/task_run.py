@@ -135,6 +135,7 @@ class _Run:
         options = structs.replace(
             options_of(spec, place.api_key),
             cwd=workspace,
+            workspace=None if spec.workspace is None else spec.workspace.url,
             agent_dir=place.agent_dir,
             session_dir=place.part,
             limits=parse_limits(spec.limits),

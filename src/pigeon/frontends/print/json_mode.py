@@ -16,7 +16,7 @@ from msgspec import structs
 from pigeon.dialects.base import Dialect
 from pigeon.frontends.call import CommandLine
 from pigeon.frontends.printing import print_to_stderr
-from pigeon.frontends.prompt_input import CallPrompts, prompts_of, read_piped_text
+from pigeon.frontends.prompt_input import CallPrompts, fetch_prompts, has_prompt, read_piped_text
 from pigeon.frontends.starting import (
     StartedAgent,
     choose_dialect,
@@ -52,14 +52,13 @@ def run_json(line: CommandLine, environment: Environment) -> int:
     line = with_key_from_file(line, environment)
     line = structs.replace(line, agent=structs.replace(line.agent, offers=("agents",)))
     piped = read_piped_text()
-    if not prompts_of(line, piped, environment, as_one=False).texts:
+    if not has_prompt(line, piped, environment):
         if line.unknown:
             refuse_unknown_options(line, environment)
         raise UsageError('There is no prompt. Write one (pigeon --mode json "...") or pipe it in')
 
     async def run_prompts_of_line(started: StartedAgent) -> int:
-        why_hidden = started.agent.why_hidden
-        prompts = prompts_of(started.line, piped, environment, as_one=False, why_hidden=why_hidden)
+        prompts = await fetch_prompts(started.line, piped, environment, started.agent, as_one=False)
         return await _run_and_write_json(started, dialect, prompts)
 
     return run_agent(line, environment, dialect, run_prompts_of_line, is_unwatched=True)

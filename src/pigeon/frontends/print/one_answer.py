@@ -36,7 +36,7 @@ from pigeon.frontends.print.answer_output import (
     TracedOutput,
 )
 from pigeon.frontends.printing import print_to_stderr
-from pigeon.frontends.prompt_input import CallPrompts, prompts_of, read_piped_text, read_schema
+from pigeon.frontends.prompt_input import CallPrompts, fetch_prompts, has_prompt, read_piped_text, read_schema
 from pigeon.frontends.starting import StartedAgent, refuse_unknown_options, run_agent, with_key_from_file
 from pigeon.rpc.shutdown import Shutdown
 from pigeon.sdk.agent import Agent
@@ -95,7 +95,7 @@ def _run_one_answer(line: CommandLine, environment: Environment, nothing: str) -
     line = with_key_from_file(line, environment)
     wanted = None if line.output_schema is None else _parse_schema(line.output_schema, environment)
     piped = read_piped_text()
-    if not prompts_of(line, piped, environment, as_one=True).texts:
+    if not has_prompt(line, piped, environment):
         if line.unknown:
             refuse_unknown_options(line, environment)
         raise UsageError(nothing)
@@ -103,8 +103,7 @@ def _run_one_answer(line: CommandLine, environment: Environment, nothing: str) -
     line = structs.replace(line, agent=agent)
 
     async def run_prompt_of_line(started: StartedAgent) -> int:
-        why_hidden = started.agent.why_hidden
-        prompt = prompts_of(started.line, piped, environment, as_one=True, why_hidden=why_hidden)
+        prompt = await fetch_prompts(started.line, piped, environment, started.agent, as_one=True)
         if not prompt.texts:
             raise UsageError(nothing)
         return await _run_prompt_and_print(started, prompt, wanted)

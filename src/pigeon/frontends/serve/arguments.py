@@ -24,6 +24,7 @@ SERVE = CommandDeclaration(
         ("--token-file", "FILE", "the clients' tokens (default: serve.token in the agent's folder)"),
         ("--root", "DIR...", "a folder in which conversations may work (repeatable; default: this folder)"),
         ("--model", "PATTERN", "the model for new conversations"),
+        ("--allow-exec", "", "let clients choose workspaces by a command of this machine (exec:COMMAND#/path)"),
         ("--allow-host", "NAME...", "a host name of this server, optionally limited to a port: NAME:PORT (repeatable)"),
         ("--tls-cert", "FILE", "use TLS with this certificate (PEM, including its chain)"),
         ("--tls-key", "FILE", "the certificate's private key, if it is not in the same file"),

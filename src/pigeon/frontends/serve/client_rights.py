@@ -15,8 +15,11 @@ from msgspec.structs import replace
 from pigeon.session.history.listing import header_of
 from pigeon.session.history.session_folders import SessionFolders
 from pigeon.system.paths import absolute_path
+from pigeon.wire.answers import SessionRow
+from pigeon.wire.base import Absent
 from pigeon.wire.commands import NAMES, Command, Scope
 from pigeon.wire.errors import Refusal
+from pigeon.workspaces.url import parse_workspace_url
 
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 MOST_FOLDERS = 1_000
@@ -34,7 +37,11 @@ class AllowedPaths:
     """The folders and files that clients may name: those below the `roots`, and stored sessions that belong to these
     folders."""
 
-    def __init__(self, roots: Sequence[str], store: SessionFolders, agent_dir: str, home: str) -> None:
+    def __init__(
+        self, roots: Sequence[str], store: SessionFolders, agent_dir: str, home: str, allow_exec: bool = False
+    ) -> None:
+        """With `allow_exec` clients may name workspaces by a command."""
+        self._allow_exec = allow_exec
         self.roots = [os.path.realpath(root) for root in roots]
         self._store = store
         self._agent_dir = agent_dir
@@ -52,6 +59,20 @@ class AllowedPaths:
             # Not a path: it contains NUL or a lone surrogate.
             return None
         return next((root for root in self.roots if (real + os.sep).startswith(root.rstrip(os.sep) + os.sep)), None)
+
+    def can_open_session(self, row: SessionRow) -> bool:
+        """Whether the folder of a stored session may be worked in; one on another machine is below no root."""
+        return self.can_open(row.cwd) if isinstance(row.workspace, Absent) else True
+
+    def check_workspace(self, url: str) -> str:
+        """Return the folder of a workspace elsewhere; raises `WrongWorkspace`, and `FolderRefused` for a command that
+        would run on this machine."""
+        wanted = parse_workspace_url(url)
+        if wanted.kind == "exec" and not self._allow_exec:
+            raise FolderRefused(
+                "A workspace that is reached by a command (exec:) is not allowed by this server; see --allow-exec"
+            )
+        return wanted.path
 
     def check_below_roots(self, cwd: str) -> None:
         """Raise `FolderRefused` if a folder may not be worked in; it need not exist."""

@@ -158,6 +158,7 @@ def _read_limits(call: CommandCall, shares: FileShares) -> ServeLimits:
     return ServeLimits(
         awake=min(_read_number_option(call, "max_awake", limits.awake), shares.awake),
         kept=_read_number_option(call, "max_kept", limits.kept),
+        allow_exec=call.has_option("allow_exec"),
         idle_seconds=60.0 * _read_number_option(call, "idle_minutes", 10),
         worker_memory=_read_number_option(call, "worker_memory", limits.worker_memory),
         worker_processes=_read_number_option(call, "worker_processes", limits.worker_processes),

@@ -97,6 +97,8 @@ def list_offers(asked: object) -> tuple[ToolOffer, ...]:
 class ConversationRecord(Struct, kw_only=True):
     """What is kept of a conversation besides its session: its folder, how it began, and its remembered settings.
 
+    `workspace` is the URL of the machine that the folder is on, if that is another one.
+
     `trusted` is the folder that a remembered `set_trust` is about.
     """
 
@@ -104,6 +106,7 @@ class ConversationRecord(Struct, kw_only=True):
     cwd: str
     model: str | None = None
     offers: tuple[ToolOffer, ...] = ()
+    workspace: str | None = None
     session_file: str | None = None
     trusted: str = ""
     remembered: dict[str, dict[str, Json]] = field(default_factory=dict)

@@ -70,7 +70,7 @@ class Conversations:
         self._now = now
         self.workers = workers
         self._store = SessionFolders.from_agent_dir(agent_dir)
-        self.paths = AllowedPaths(roots, self._store, agent_dir, variables.get("HOME", "/"))
+        self.paths = AllowedPaths(roots, self._store, agent_dir, variables.get("HOME", "/"), limits.allow_exec)
         self._folders = ConversationFolders(agent_dir)
         self._known: dict[str, ServedConversation] = {}
         self._tasks: set[asyncio.Task[bool]] = set()
@@ -175,12 +175,23 @@ class Conversations:
         self, cwd: str, model: str | None = None, id: str | None = None, offers: tuple[ToolOffer, ...] = ()
     ) -> ServedConversation:
         """Create a conversation in a folder; raises `FolderRefused`, `FolderMissing` or `TooMany`."""
-        folder = self.paths.check_folder(cwd)
+        return self._create(self.paths.check_folder(cwd), None, model, id, offers)
+
+    def create_elsewhere(
+        self, workspace: str, model: str | None = None, id: str | None = None, offers: tuple[ToolOffer, ...] = ()
+    ) -> ServedConversation:
+        """Create a conversation on another machine; raises `WrongWorkspace`, `FolderRefused` or `TooMany`."""
+        return self._create(self.paths.check_workspace(workspace), workspace, model, id, offers)
+
+    def _create(
+        self, folder: str, workspace: str | None, model: str | None, id: str | None, offers: tuple[ToolOffer, ...]
+    ) -> ServedConversation:
         if self._stopping:
             raise Stopping(STOPPING)
         if self._folders.count >= self._limits.kept:
             raise TooMany(f"{self._limits.kept} conversations exist, which is the limit (--max-kept). Delete one")
-        record = ConversationRecord(id=id or RANDOM_IDS.session_id(now_ms()), cwd=folder, model=model, offers=offers)
+        name = id or RANDOM_IDS.session_id(now_ms())
+        record = ConversationRecord(id=name, cwd=folder, model=model, offers=offers, workspace=workspace)
         made = self._build_conversation(record)
         record.save(self._folders.path_of(record.id))
         return made
@@ -201,9 +212,13 @@ class Conversations:
             owner = self._folders.find_owner(path)
             if owner is not None:
                 return self.find_conversation(owner)
-            record = ConversationRecord(id=id, cwd=row.cwd, session_file=path)
+            workspace = value_or_default(row.workspace, None)
+            record = ConversationRecord(id=id, cwd=row.cwd, session_file=path, workspace=workspace)
         # The folder need not exist any more: the conversation can still be read, and deleted.
-        self.paths.check_below_roots(record.cwd)
+        if record.workspace is None:
+            self.paths.check_below_roots(record.cwd)
+        else:
+            self.paths.check_workspace(record.workspace)
         return self._build_conversation(record)
 
     async def wait_until_wakeable(self, one: ServedConversation) -> None:
@@ -245,14 +260,14 @@ class Conversations:
         wanted = (query or "").casefold()
 
         def is_wanted(row: SessionRow) -> bool:
-            return self.paths.can_open(row.cwd) and wanted in _search_text_of(row)
+            return self.paths.can_open_session(row) and wanted in _search_text_of(row)
 
         return self._store.list_sessions(folders, cursor, limit, is_wanted)
 
     def find_sessions(self, session_id: str) -> list[SessionRow]:
         """The session with this id, if there is one in a folder that may be opened."""
         found = self._store.find_rows_by_id(self._store.folders(), session_id)
-        return [row for row in found if self.paths.can_open(row.cwd)]
+        return [row for row in found if self.paths.can_open_session(row)]
 
     def find_other_owner(self, path: str, besides: ServedConversation) -> str | None:
         """The id of another conversation that has a session file open, or None."""
@@ -268,7 +283,7 @@ class Conversations:
         made = ServedConversation(
             record,
             folder,
-            WorkerLauncher(record, folder, self._options, self._variables, self.workers, self.paths.root_of),
+            WorkerLauncher(record, folder, self._options, self._variables, self.workers, self.paths),
             self._counts,
             WorkerStarts(self._limits.worker_restarts, self._now, self._check_not_closing),
             self._on_conversation_changed,

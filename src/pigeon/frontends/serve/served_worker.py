@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Coroutine, Mapping
 from contextlib import suppress
 from typing import Any, Literal, Protocol
 
@@ -27,6 +27,7 @@ from msgspec.structs import replace
 
 from pigeon.app.options import AgentOptions
 from pigeon.config.paths import project_dirs
+from pigeon.frontends.serve.client_rights import AllowedPaths
 from pigeon.frontends.serve.conversation_record import LOG_FOLDER, STDERR_FILE, ConversationRecord
 from pigeon.frontends.serve.watching import AGAIN_SECONDS, FollowedLog
 from pigeon.frontends.serve.worker_process import (
@@ -101,15 +102,15 @@ class WorkerLauncher:
         options: AgentOptions,
         variables: Mapping[str, str],
         workers: Workers,
-        root_of: Callable[[str], str | None],
+        paths: AllowedPaths,
     ) -> None:
-        """`root_of` finds the root above a folder."""
+        """`paths` knows the roots that folders are below."""
         self._record = record
         self._folder = folder
         self._options = options
         self._variables = variables
         self._workers = workers
-        self._root_of = root_of
+        self._paths = paths
 
     @property
     def has_earlier_state(self) -> bool:
@@ -178,21 +179,24 @@ class WorkerLauncher:
         home = self._variables.get("HOME", "/")
         has_settings = bool(find_guarded_paths(folder, project_dirs(folder), home))
         kept = [command for command in request.commands if command["type"] in SHARED_SETTINGS]
-        place = [self._root_of(folder), folder if has_settings else ""]
+        place = [self._paths.root_of(folder), folder if has_settings else ""]
         return codec.encode([request.variables, encode_options(options), place, kept])
 
     def _build_request(self, last_ending: str, with_model: bool) -> WorkerRequest:
         state, record = read_state(self._folder), self._record
-        if not os.path.isdir(record.cwd):
-            raise StartupError(f"its folder is gone: {record.cwd}")
+        folder = record.cwd if record.workspace is None else self._paths.roots[0]
+        if not os.path.isdir(folder):
+            raise StartupError(f"its folder is gone: {folder}")
         options = self._agent_options(state)
         options = replace(options, offers=tuple(dict.fromkeys((*options.offers, *record.offers))))
+        if record.workspace is not None:
+            options = replace(options, workspace=record.workspace)
         if state is not None:
             # Earlier releases have it in the state itself.
             state = replace(state, run=read_last_run(self._folder) or state.run)
         return WorkerRequest(
             options=options if with_model else replace(options, model=None, thinking=None),
-            folder=record.cwd,
+            folder=folder,
             variables=dict(self._variables),
             log_folder=os.path.join(self._folder, LOG_FOLDER),
             state_file=os.path.join(self._folder, STATE_FILE),

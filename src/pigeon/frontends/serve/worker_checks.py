@@ -27,7 +27,8 @@ class ServeLimits(Struct, frozen=True, kw_only=True):
     """How much may be served at once, and how much one worker may use: `worker_memory` in MB, with all its processes.
 
     A worker that dies is restarted `worker_restarts` times within a minute, and one that is silent for `worker_silence`
-    seconds is ended; 0 means never. A host tool waits `host_tool_wait` seconds for a client.
+    seconds is ended; 0 means never. A host tool waits `host_tool_wait` seconds for a client. With
+    `allow_exec` clients may name workspaces by a command.
     """
 
     awake: int = 200
@@ -38,6 +39,7 @@ class ServeLimits(Struct, frozen=True, kw_only=True):
     worker_restarts: int = 5
     worker_silence: int = 60
     host_tool_wait: int = 120
+    allow_exec: bool = False
 
 
 class WorkerChecks:

@@ -77,6 +77,7 @@ def _read_state(s: Session) -> answers.State:
         queued_message_count=queued,
         todo_phases=s.todos.current_phases(),
         sandbox=s.dependencies.sandbox(),
+        workspace=s.dependencies.workspace.state(),
     )
 
 

@@ -265,9 +265,21 @@ def _is_worth_saving(line: EntryLine) -> bool:
     return line.type == "message" and line.role != "system"
 
 
-def make_header(session_id: str, now_ms: int, cwd: str, parent_session: str | Absent = ABSENT) -> bytes:
+def make_header(
+    session_id: str,
+    now_ms: int,
+    cwd: str,
+    parent_session: str | Absent = ABSENT,
+    workspace: str | Absent = ABSENT,
+) -> bytes:
     """The first line of a new session."""
-    header = SessionHeader(id=session_id, timestamp=clock.to_iso(now_ms), cwd=cwd, parent_session=parent_session)
+    header = SessionHeader(
+        id=session_id,
+        timestamp=clock.to_iso(now_ms),
+        cwd=cwd,
+        parent_session=parent_session,
+        workspace=workspace,
+    )
     return codec.encode(header)
 
 

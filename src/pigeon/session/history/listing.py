@@ -81,6 +81,7 @@ def make_row(path: str, changed_ms: int) -> SessionRow | None:
         name=name or ABSENT,
         first_message=shorten_file_blocks(first)[:PREVIEW] or ABSENT,
         parent_session=header.get("parentSession") or ABSENT,
+        workspace=header.get("workspace") or ABSENT,
     )
 
 

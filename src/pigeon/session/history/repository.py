@@ -25,7 +25,7 @@ READ_AHEAD = 256 * 1024
 class SessionRepository:
     """Creates the journals of one agent; `persistent` is False if nothing is written to disk."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - what is true of all conversations of an agent
         self,
         folder: str,
         store: SessionFolders,
@@ -35,7 +35,10 @@ class SessionRepository:
         absolute: Callable[[str], str],
         mask: Callable[[bytes], bytes] = lambda line: line,
         ids: Ids = RANDOM_IDS,
+        workspace: str | None = None,
     ) -> None:
+        """`workspace` is the URL of the machine that the conversations work on, if it is another one."""
+        self._workspace = workspace
         self.folder = folder
         self.store = store
         self.persistent = persistent
@@ -56,7 +59,7 @@ class SessionRepository:
         find = partial(self.store.find_by_id, self.folder, name)
         namesake = Namesake(self._lock_link_of(name), find) if session_id else None
         file = self._session_file(path, namesake) if self.persistent else None
-        return Journal(name, cwd, make_header(name, now, cwd, parent), file, self._now, self._mask, self._ids)
+        return Journal(name, cwd, self._make_header(name, now, cwd, parent), file, self._now, self._mask, self._ids)
 
     def new_session_id(self) -> str:
         return self._ids.session_id(self._now())
@@ -65,9 +68,9 @@ class SessionRepository:
         """An empty conversation of an agent with this id that `parent` starts, kept below it."""
         now = self._now()
         if parent.file is None:
-            return Journal(name, cwd, make_header(name, now, cwd), None, self._now, self._mask, self._ids)
+            return Journal(name, cwd, self._make_header(name, now, cwd), None, self._now, self._mask, self._ids)
         path = self.store.new_file_path(self.store.agents_folder_of(parent.file), name, now)
-        header = make_header(name, now, cwd, parent.file)
+        header = self._make_header(name, now, cwd, parent.file)
         return Journal(name, cwd, header, self._session_file(path), self._now, self._mask, self._ids)
 
     def find_agent_folder(self, path: str) -> str | None:
@@ -81,7 +84,7 @@ class SessionRepository:
         if header is None:
             raise Refusal(f"The session of this agent is gone: {path}")
         cwd = header.get("cwd")
-        if not isinstance(cwd, str) or not os.path.isdir(cwd):
+        if not isinstance(cwd, str) or (self._workspace is None and not os.path.isdir(cwd)):
             raise Refusal(f"The folder that this agent worked in is gone: {cwd}")
         store = self._session_file(path)
         store.adopt(header["version"])
@@ -120,7 +123,8 @@ class SessionRepository:
             return self._create_bound_journal(path, cwd)
         where = header.get("cwd")
         where = self._resolve_folder(where) if isinstance(where, str) and where else cwd
-        if not os.path.isdir(where):
+        self._check_workspace(header.get("workspace"), path)
+        if self._workspace is None and not os.path.isdir(where):
             raise Refusal(
                 f"Stored session working directory does not exist: {where}\n"
                 f"Session file: {path}\nCurrent working directory: {cwd}"
@@ -139,6 +143,16 @@ class SessionRepository:
             self.report(str(store.make_refusal()))
         return journal
 
+    def _make_header(self, name: str, now: int, cwd: str, parent: str | Absent = ABSENT) -> bytes:
+        return make_header(name, now, cwd, parent, ABSENT if self._workspace is None else self._workspace)
+
+    def _check_workspace(self, named: object, path: str) -> None:
+        """Raise `Refusal` for a conversation that works on another machine than this agent."""
+        if isinstance(named, str) and self._workspace is None:
+            raise Refusal(f"This conversation works in the workspace {named}: start with --session {path}")
+        if named is None and self._workspace is not None:
+            raise Refusal(f"This conversation works on this machine, and the agent in {self._workspace}")
+
     def _to_absolute_path(self, path: str) -> str:
         if "\0" in path:
             raise Refusal("The path of a session cannot contain a NUL character")
@@ -148,7 +162,8 @@ class SessionRepository:
         """The folder that a file names, as an absolute path: commands run in other folders."""
         if not os.path.isabs(where):
             return self._absolute(os.path.join(os.curdir, where))
-        return os.path.realpath(where) if where.lstrip("/").startswith("proc/") else where
+        is_link = self._workspace is None and where.lstrip("/").startswith("proc/")
+        return os.path.realpath(where) if is_link else where
 
     def resolve_path(self, path: str) -> str:
         """The path of a session as an absolute path; raises `Refusal` for an impossible one."""
@@ -200,7 +215,8 @@ class SessionRepository:
             if session_id and self.store.find_by_id(self.folder, session_id) is not None:
                 raise taken
             store = SessionFile(path, report or self.report) if self.persistent else None
-            journal = Journal(name, cwd, make_header(name, now, cwd, parent), store, self._now, self._mask, self._ids)
+            header = self._make_header(name, now, cwd, parent)
+            journal = Journal(name, cwd, header, store, self._now, self._mask, self._ids)
             journal.load(LoadedSession({}, b"", kept, needs_newline=False, rewritten=False))
             if saved:
                 journal.save_all()
@@ -228,7 +244,7 @@ class SessionRepository:
         name = self._ids.session_id(now)
         self._set_folder_of(path)
         return Journal(
-            name, cwd, make_header(name, now, cwd), self._session_file(path), self._now, self._mask, self._ids
+            name, cwd, self._make_header(name, now, cwd), self._session_file(path), self._now, self._mask, self._ids
         )
 
     @staticmethod

@@ -116,7 +116,7 @@ class HostShell:
 
 def to_bash_result(result: ShellResult) -> BashResult:
     return BashResult(
-        output=result.output,
+        output="\n\n".join(filter(None, (result.output, result.lost))),
         exit_code=ABSENT if result.exit_code is None else result.exit_code,
         cancelled=result.cancelled,
         truncated=result.is_truncated,

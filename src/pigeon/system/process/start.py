@@ -4,8 +4,8 @@ On Linux a command runs under a reaper of the helper program (`pool`), so killin
 setsid or forked twice, and our own death, even by SIGKILL, ends it. Elsewhere, or where the helper cannot run, it is a
 direct child in its own process group (`unsupervised`), which is as far as those systems go. A command gets one pipe for
 both outputs (or one for each), `/dev/null` or given bytes as input, and no other descriptor of ours; or three given
-descriptors, for a program to communicate with. Shell commands (`shell/shell`), ripgrep (`tools/searching`), extensions
-and key commands (`run_program`) and tool servers (`mcp/`) all start here.
+descriptors, for a program to communicate with. Shell commands (`shell/shell`), ripgrep (`workspaces/ripgrep`),
+extensions and key commands (`run_program`) and tool servers (`mcp/`) all start here.
 
 The wall, if the agent has one (`sandbox/wall`), applies here too: a program is replaced by what the wall runs instead.
 Only a call with `outside` avoids it, and a command that cannot be enclosed is not run.

@@ -50,6 +50,12 @@ class OutputTap(Protocol):
         ...
 
 
+class CommandStarter(Protocol):
+    """Starts commands where the shell is not one of this machine; `workspaces/command_process` implements it."""
+
+    async def start(self, command: str, cwd: str, stdin: int | None) -> Process: ...
+
+
 class ShellMissing(OSError):
     """The command could not be started; the text gives the reason."""
 
@@ -61,11 +67,16 @@ class Shell(Struct, frozen=True):
     prefix: str = ""
 
     def argv(self, command: str) -> list[str]:
-        return [self.path, "-c", f"{self.prefix}\n{command}" if self.prefix else command]
+        return [self.path, "-c", self.complete(command)]
+
+    def complete(self, command: str) -> str:
+        """The command with what is put before each."""
+        return f"{self.prefix}\n{command}" if self.prefix else command
 
 
 class ShellResult(Struct, frozen=True):
-    """How a command ended. `exit_code` is absent if it was stopped."""
+    """How a command ended. `exit_code` is absent if it was stopped, or if the connection to its machine was `lost`:
+    that text says what is known."""
 
     output: str
     exit_code: int | None
@@ -79,6 +90,7 @@ class ShellResult(Struct, frozen=True):
     full_output_path: str | None
     artifact_id: str | None
     kept: str
+    lost: str | None = None
 
     @property
     def is_truncated(self) -> bool:
@@ -92,7 +104,8 @@ class Workplace(Struct, frozen=True):
     `tool` is the one that commands are run with: files with their whole outputs are named after it. `mask` takes keys
     out of what they print. With `at_once` what they print is shown as a whole when they end.
     With `host_is_outside`, commands that the host runs itself pass by the wall of `processes`. Commands outside of it
-    see `outside_environment`, if there is another one for them.
+    see `outside_environment`, if there is another one for them. Commands that run `elsewhere` have the shell and the
+    variables of that machine.
     """
 
     cwd: str
@@ -105,6 +118,7 @@ class Workplace(Struct, frozen=True):
     at_once: bool = False
     host_is_outside: Callable[[], bool] = lambda: False
     outside_environment: Callable[[], ProgramEnvironment] | None = None
+    elsewhere: CommandStarter | None = None
 
 
 def find_shell(configured: str | None, home: str, search_path: str, prefix: str = "") -> Shell:
@@ -151,11 +165,18 @@ async def run_shell(  # noqa: PLR0913 - each is one thing that a caller may know
     is_live = on_output is not None or tap is not None
     capture = Capture(lambda: place.artifacts.create(place.tool), limits, place.mask, is_live)
     stopping = _Stopping(process, scope, timeout)
+    lost: str | None = None
+    code = 1
     try:
         if tap is not None:
             tap.connect(capture)
         await _pump_output(process, capture, on_output, on_progress, place.at_once, tap)
-        code = await _wait_for_exit_code(process, place)
+        try:
+            code = await process.wait()
+        except OSError as error:
+            if place.elsewhere is None:
+                raise _missing_shell_error(place, error) from error
+            lost = error.strerror or str(error)
         if stopping.cause is not None:
             await process.wait_until_gone(GONE_WITHIN)
     except BaseException:
@@ -165,22 +186,17 @@ async def run_shell(  # noqa: PLR0913 - each is one thing that a caller may know
         stopping.disarm()
         process.close()
         capture.close()
-    return _make_result(capture, code, stopping.cause)
+    return _make_result(capture, code, stopping.cause, lost)
 
 
 async def _start_command(command: str, place: Workplace, outside: bool, stdin: int | None) -> Process:
+    if place.elsewhere is not None:
+        return await place.elsewhere.start(place.shell.complete(command), place.cwd, stdin)
     line = place.shell.argv(command)
     variables = (place.outside_environment if outside else None) or place.environment
     try:
         return await place.processes.start(line, cwd=place.cwd, environment=variables(), outside=outside, stdin=stdin)
     except (OSError, ValueError) as error:
-        raise _missing_shell_error(place, error) from error
-
-
-async def _wait_for_exit_code(process: Process, place: Workplace) -> int:
-    try:
-        return await process.wait()
-    except OSError as error:
         raise _missing_shell_error(place, error) from error
 
 
@@ -268,11 +284,11 @@ def make_shell_result(text: str, place: Workplace, code: int | None, cause: str 
     return _make_result(capture, 1 if code is None else code, cause)
 
 
-def _make_result(capture: Capture, code: int, cause: str | None) -> ShellResult:
+def _make_result(capture: Capture, code: int, cause: str | None, lost: str | None = None) -> ShellResult:
     shown = capture.visible_tail()
     return ShellResult(
         output=shown.text,
-        exit_code=None if cause else code,
+        exit_code=None if cause or lost else code,
         cancelled=cause == "cancelled",
         timed_out=cause == "timeout",
         shown=shown,
@@ -283,4 +299,5 @@ def _make_result(capture: Capture, code: int, cause: str | None) -> ShellResult:
         full_output_path=capture.full_output_path,
         artifact_id=capture.artifact_id,
         kept=capture.storage_note,
+        lost=None if cause else lost,
     )

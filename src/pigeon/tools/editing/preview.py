@@ -10,37 +10,38 @@ import errno
 from collections.abc import Callable
 
 from pigeon.agent.interfaces import PathSubject, Subject
-from pigeon.system.files import read_whole, run_in_thread
-from pigeon.system.paths import HeldPath
+from pigeon.system.files import run_in_thread
 from pigeon.tools.editing.diff import Difference
+from pigeon.tools.file_access import FileAccess
 from pigeon.wire.errors import ToolFailed
 
 LARGEST = 1 << 20
 _TOO_LARGE = f"[too large to show: more than {LARGEST >> 20} MB; look at the arguments and the file]"
 
 
-async def preview_changes(subject: Subject, given: bytes, compare: Callable[[bytes], Difference]) -> str | None:
+async def preview_changes(
+    files: FileAccess, subject: Subject, given: bytes, compare: Callable[[bytes], Difference]
+) -> str | None:
     """The listing of `compare(old)`, or a note in brackets; `given` is the call's new text, for its size."""
     if not isinstance(subject, PathSubject):
         return None
     if len(given) > LARGEST:
         return _TOO_LARGE
-    held = subject.path
-    return await run_in_thread(lambda: _preview_file(held, compare))
-
-
-def _preview_file(held: HeldPath, compare: Callable[[bytes], Difference]) -> str:
     note = ""
     try:
-        old = read_whole(held, LARGEST)
+        old = await files.read_for_preview(subject.path, LARGEST)
     except FileNotFoundError:
         old, note = b"", "[a new file]\n"
     except OSError as error:
         if error.errno == errno.EFBIG:
             return _TOO_LARGE
         return f"[the file cannot be read: {error.strerror or error}]"
+    return note + await run_in_thread(lambda: _list_changes(old, compare))
+
+
+def _list_changes(old: bytes, compare: Callable[[bytes], Difference]) -> str:
     try:
         listing = compare(old).listing
     except ToolFailed as failure:
         return f"[the call would fail: {failure}]"
-    return note + (listing or "[no line changes]")
+    return listing or "[no line changes]"

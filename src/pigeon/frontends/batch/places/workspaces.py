@@ -75,7 +75,8 @@ class Workspaces:
         `commit` was decided before the batch started. The folder `leave_out` is not copied: the results may be inside
         the folder that is copied.
         """
-        if wanted is None:
+        if wanted is None or wanted.url is not None:
+            # What a task on another machine has here stays empty.
             os.mkdir(path)
             return None
         if wanted.folder is not None:

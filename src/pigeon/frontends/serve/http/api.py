@@ -71,10 +71,11 @@ class SessionDetails(ServedNow, kw_only=True):
 
 
 class SessionRequest(Record, kw_only=True, forbid_unknown_fields=True):
-    """A request for a conversation: a new one in a folder, or the one with this id. `plans` and `agents` say that these
-    will be shown, so that the model has the tools for them."""
+    """A request for a conversation: a new one in a folder or in a workspace elsewhere, or the one with this id. `plans`
+    and `agents` say that these will be shown, so that the model has the tools for them."""
 
     cwd: Text | None = None
+    workspace: Text | None = None
     model: Text | None = None
     plans: bool = False
     agents: bool = False
@@ -218,9 +219,9 @@ def make_openapi_document() -> dict[str, Json]:
     """All operations as a document of OpenAPI 3.1."""
     types = [one for operation in OPERATIONS for one in (operation.answer, operation.body) if _is_record(one)]
     _, schemas = msgspec.json.schema_components([*types, ErrorAnswer], ref_template=REF)
-    # One of the two is required, which types cannot express.
+    # One of the three is required, which types cannot express.
     schemas["SessionRequest"]["anyOf"] = [
-        {"required": [name], "properties": {name: {"type": "string"}}} for name in ("cwd", "sessionId")
+        {"required": [name], "properties": {name: {"type": "string"}}} for name in ("cwd", "workspace", "sessionId")
     ]
     paths: dict[str, dict[str, Json]] = {}
     for operation in OPERATIONS:

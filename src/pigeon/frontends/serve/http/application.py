@@ -230,10 +230,15 @@ class ServeApplication:
             try:
                 return self._conversations.find_conversation(body.session_id), False
             except UnknownConversation:
-                if body.cwd is None:
+                if body.cwd is None and body.workspace is None:
                     raise
+        if body.workspace is not None:
+            if body.cwd is not None:
+                raise BadRecord('Either "cwd" or "workspace", which names its folder itself')
+            offers = list_offers(body)
+            return self._conversations.create_elsewhere(body.workspace, body.model, body.session_id, offers), True
         if body.cwd is None:
-            raise BadRecord('"cwd" must be a folder, or "sessionId" the id of a session')
+            raise BadRecord('"cwd" must be a folder, "workspace" a URL, or "sessionId" the id of a session')
         return self._conversations.create_conversation(body.cwd, body.model, body.session_id, list_offers(body)), True
 
     async def _show_session(self, request: Request, asked: dict[str, str | int]) -> Response:

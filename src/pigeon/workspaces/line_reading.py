@@ -24,10 +24,10 @@ class Slice(Struct):
     total_exact: bool = True
 
 
-class _Scan:
+class LineScan:
     """Scans the file block by block and keeps the selected lines."""
 
-    def __init__(self, first: int, count: int | None, limits: OutputLimits) -> None:
+    def __init__(self, first: int, count: int | None, limits: OutputLimits = LIMITS) -> None:
         self._skip = first - 1
         self._left = count
         self._keep = limits.bytes + 4
@@ -73,6 +73,10 @@ class _Scan:
         self._kept += part[: max(0, self._keep - len(self._kept))]
         self._last_chosen = part[-1:]
 
+    def is_enough(self, seen: int) -> bool:
+        """Whether there are lines to show after so many bytes, and the rest is too long to be counted."""
+        return seen > COUNT_AT_MOST and bool(self.slice.size)
+
     def make_slice(self, exact: bool) -> Slice:
         chosen = self.slice
         chosen.data = bytes(self._kept)
@@ -86,19 +90,19 @@ def read_lines(
     descriptor: int, first: int, count: int | None, stopped: Callable[[], bool], limits: OutputLimits = LIMITS
 ) -> Slice:
     """`count` lines or all from line `first` on; raises `OSError` if the file cannot be read."""
-    scan = _Scan(first, count, limits)
+    scan = LineScan(first, count, limits)
     seen = 0
     while block := _read_block(descriptor):
         scan.feed(block)
         seen += len(block)
-        if stopped() or (seen > COUNT_AT_MOST and scan.slice.size):
+        if stopped() or scan.is_enough(seen):
             return scan.make_slice(exact=False)
     return scan.make_slice(exact=True)
 
 
 def slice_lines(data: bytes, first: int, count: int | None, limits: OutputLimits = LIMITS) -> Slice:
     """The same for a text in memory."""
-    scan = _Scan(first, count, limits)
+    scan = LineScan(first, count, limits)
     if data:
         scan.feed(data)
     return scan.make_slice(exact=True)

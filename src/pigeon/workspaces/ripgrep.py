@@ -1,7 +1,7 @@
-"""The search engine behind grep and find: ripgrep from PATH or from its wheel, with a time limit, and stoppable.
+"""The search engine of this machine: ripgrep from PATH or from its wheel, with a time limit, and stoppable.
 
-`find` also needs what a list of files does not contain: links, special files, and directories without files.
-`Ripgrep.find_unlisted` walks the directories for these and omits what ripgrep would.
+A search for files also needs what a list of files does not contain: links, special files, and directories without
+files. `Ripgrep.find_unlisted` walks the directories for these and omits what ripgrep would.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from contextlib import suppress
 
 from msgspec import Struct
 
-from pigeon.agent.scope import Scope
-from pigeon.system.paths import HeldPath, keep_absolute_entries
+from pigeon.system.held_paths import OpenedPath
+from pigeon.system.paths import keep_absolute_entries
 from pigeon.system.process.start import Process, ProcessOwner
 from pigeon.system.process.variables import ProgramEnvironment
 from pigeon.wire.errors import ToolFailed
+from pigeon.workspaces.records import TIME_BOX
 
-TIME_BOX = 30.0
 _LONGEST_REST = 1 << 16
 _LOOK_EVERY = 256
-_COMMON = (
+COMMON_OPTIONS = (
     "--no-config",
     "--no-messages",
     "--hidden",
@@ -35,7 +35,7 @@ _COMMON = (
 _PASSED_ON = ("HOME", "XDG_CONFIG_HOME", "LANG", "LC_ALL", "SYSTEMROOT")
 
 
-class SearchEnd(Struct, frozen=True):
+class RipgrepEnd(Struct, frozen=True):
     """How a search ended: by itself, because there was enough, or because its time was up."""
 
     code: int
@@ -56,27 +56,24 @@ class Ripgrep:
     async def search(
         self,
         arguments: list[str],
-        folder: HeldPath,
-        scope: Scope,
+        folder: OpenedPath,
         consume: Callable[[bytearray], bool],
         time_box: float = TIME_BOX,
-    ) -> SearchEnd:
+    ) -> RipgrepEnd:
         """Run a search in a folder, or in that of a file.
 
         `consume` removes complete records from the buffer and returns True when it has enough.
         """
         from pigeon.system.ignore_files import is_in_repository
 
-        scope.raise_if_cancelled()
         variables = self._environment()
         program = self.find_program()
         passed_on = variables.only(_PASSED_ON).with_added({"PATH": keep_absolute_entries(variables.get("PATH"))})
         # In a repository the rules of outer folders do not apply; outside, every folder's rules do.
         cwd = folder.place if folder.is_folder else os.path.dirname(folder.place)
         rules = () if is_in_repository(cwd) else ("--no-require-git",)
-        argv = [program, *_COMMON, *rules, *arguments]
+        argv = [program, *COMMON_OPTIONS, *rules, *arguments]
         process = await self._processes.start(argv, cwd=cwd, environment=passed_on, folder=folder.open_folder())
-        forget = scope.add_cancel_callback(process.kill)
         try:
             stopped, out_of_time, rest = await _pump_output(process, consume, time.monotonic() + time_box)
             if stopped or out_of_time:
@@ -88,13 +85,11 @@ class Ripgrep:
         except OSError as error:
             raise ToolFailed(f"Cannot run {program}: {error.strerror or error}") from error
         finally:
-            forget()
             process.close()
-        scope.raise_if_cancelled()
-        return SearchEnd(0 if stopped or out_of_time else code, rest.decode("utf-8", "replace").strip(), out_of_time)
+        return RipgrepEnd(0 if stopped or out_of_time else code, rest.decode("utf-8", "replace").strip(), out_of_time)
 
     def find_unlisted(
-        self, held: HeldPath, folders: set[str], matches: Callable[[str], bool], stopped: Callable[[], bool]
+        self, held: OpenedPath, folders: set[str], matches: Callable[[str], bool], stopped: Callable[[], bool]
     ) -> Iterator[tuple[str, bool]]:
         """Paths below a folder that match, are not ignored and are not regular files; each with whether it is a folder.
 
