@@ -8,7 +8,6 @@ from pigeon.system.environment import Environment
 from pigeon.system.process.start import ProcessOwner
 from pigeon.system.process.variables import ProgramEnvironment, persons_environment
 from pigeon.wire.errors import StartupError
-from pigeon.workspaces.url import parse_workspace_url
 from pigeon.workspaces.workspace import Workspace
 
 
@@ -24,8 +23,10 @@ def make_workspace(
             f"This conversation works in the workspace {url.removeprefix('object:')}, which a program has given: "
             "open it from there"
         )
-    wanted = parse_workspace_url(url)
     from pigeon.workspaces.remote.opening import RemoteParts, make_remote_workspace
+    from pigeon.workspaces.url import parse_workspace_url
+
+    wanted = parse_workspace_url(url)
 
     def make_environment() -> ProgramEnvironment:
         return persons_environment(environment.variables, key_names)
