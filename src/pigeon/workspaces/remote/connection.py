@@ -45,9 +45,9 @@ from pigeon.workspaces.remote.messages import (
 from pigeon.workspaces.remote.transport import Link, MachineTransport, start_transport
 
 CONNECT_WITHIN = 18.0
-PING_EVERY = 2.0
+PING_EVERY = 1.0
 # The helper ends itself 9.5 s after it last heard from us: a broken connection must be replaced before that.
-SILENT = 6.0
+SILENT = 4.0
 GRACE = 10.0
 MOST_NOISE = 64 * 1024
 FAREWELL_WITHIN = 1.0
@@ -195,7 +195,7 @@ class HelperConnection:
             await asyncio.sleep(PING_EVERY)
             if time.monotonic() - self._heard > SILENT:
                 # If this process was stopped for a while, what arrived meanwhile is read first.
-                await asyncio.sleep(PING_EVERY / 4)
+                await asyncio.sleep(PING_EVERY / 2)
                 if time.monotonic() - self._heard > SILENT:
                     self._on_broken(link)
 
