@@ -149,6 +149,7 @@ class ProcessOwner:
         streams: Streams | None = None,
         outside: bool = False,
         sealed: bool = False,
+        detached: bool = False,
     ) -> Process:
         """Run `program` (an absolute path; the first argument unless given) in `cwd` with exactly `environment`.
 
@@ -160,12 +161,15 @@ class ProcessOwner:
         starts there even if another folder has that path meanwhile. The caller keeps it open until the process has
         ended. `outside` leaves out the wall: only for programs that the host has allowed, or runs itself. `sealed` is
         for programs that see keys: behind its wall they can write nothing that a later command would find.
+
+        `detached` is for programs that end when their input does, and start others that must outlive them: killing one
+        kills its process group alone, and nothing is killed when Pigeon is.
         """
         wall = None if outside else self._sealed_wall if sealed else self._wall
         line = ProgramLine(program or argv[0], argv, cwd, environment, None)
         channels = Channels(separate_errors, stdin, folder, streams)
         if wall is None:
-            return await self._start_process(line, channels, None)
+            return await self._start_process(line, channels, None, detached)
         try:
             enclosed = await wall.prepare_program(*line[:4])
         except BaseException:
@@ -179,8 +183,10 @@ class ProcessOwner:
             wall.on_program_ended()
             raise
 
-    async def _start_process(self, line: ProgramLine, channels: Channels, wall: CommandWall | None) -> Process:
-        if sys.platform.startswith("linux"):
+    async def _start_process(
+        self, line: ProgramLine, channels: Channels, wall: CommandWall | None, detached: bool = False
+    ) -> Process:
+        if sys.platform.startswith("linux") and not detached:
             process = self._start_supervised(line, channels, wall)
             if process is not None:
                 return process

@@ -26,6 +26,7 @@ def make_container_transport(url: WorkspaceUrl, environment: Callable[[], Progra
         argv=[url.kind, "exec", "-i", url.name, "/bin/sh"],
         environment=lambda: environment().only(ENGINE_VARIABLES),
         explain=explain_container_failure,
+        is_detached=True,
     )
 
 

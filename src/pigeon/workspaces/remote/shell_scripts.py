@@ -51,7 +51,8 @@ exit 9
 """
 
 # p_kill PID: kills a process and everything below it or in its session; all are known before the first is killed, since
-# the children of a dead one have another parent; the first one is killed last, because its end is waited for.
+# the children of a dead one have another parent, and stopped, since one whose child dies would go on. The first one is
+# killed last, because its end is waited for.
 KILL = """
 p_find() {
 m=x; g=
@@ -67,8 +68,7 @@ done
 }
 p_kill() {
 l=" $1 "; g=x
-while [ "$g" ]; do p_find; kill -9 $l 2>/dev/null; done
-p_find; kill -9 $l 2>/dev/null
+while [ "$g" ]; do p_find; kill -STOP $l; kill -9 $l; done 2>/dev/null
 }
 """
 

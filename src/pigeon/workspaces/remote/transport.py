@@ -24,7 +24,8 @@ BUFFER = 1 << 20
 class MachineTransport(Struct, frozen=True):
     """How to get a shell on a machine; `explain` says what the words of the program on its stderr mean.
 
-    `name` is the machine as errors name it.
+    `name` is the machine as errors name it. A program that is detached is killed alone, not with what it has started:
+    the client of a container engine starts what watches over the container and removes it.
     """
 
     kind: WorkspaceKind
@@ -32,6 +33,7 @@ class MachineTransport(Struct, frozen=True):
     argv: list[str]
     environment: Callable[[], ProgramEnvironment]
     explain: Callable[[str, int], str]
+    is_detached: bool = False
 
 
 class Link:
@@ -116,6 +118,7 @@ async def start_transport(transport: MachineTransport, processes: ProcessOwner, 
             program=program,
             streams=Streams(given, os.dup(given), errors_write),
             outside=True,
+            detached=transport.is_detached,
         )
     except BaseException:
         ours.close()
