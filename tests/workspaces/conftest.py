@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import tarfile
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from fakes.machines import PodmanMachine, SshMachine, podman_machine, ssh_machine
+from fakes.machines import PodmanMachine, SshMachine, make_root, podman_machine, ssh_machine
 
 
 @pytest.fixture(scope="session")
@@ -34,3 +35,19 @@ def container(podman: PodmanMachine) -> str:
 def small_container(podman: PodmanMachine) -> str:
     """A container with nothing but busybox."""
     return podman.start(f"pigeon-tests-{os.getpid()}-busybox", with_python=False)
+
+
+@pytest.fixture(scope="session")
+def image(podman: PodmanMachine) -> Iterator[str]:
+    """An image with nothing but busybox."""
+    root = podman.folder / "image"
+    make_root(root, with_python=False)
+    name = f"pigeon-tests-{os.getpid()}"
+    packed = podman.folder / "image.tar"
+    with tarfile.open(packed, "w") as archive:
+        archive.add(root, ".")
+    made = podman.run("import", str(packed), name)
+    if made.returncode != 0:
+        pytest.skip(f"podman cannot make images here: {made.stderr.strip()[-300:]}")
+    yield name
+    podman.run("rmi", "--force", name)

@@ -5,35 +5,17 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import tarfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from fakes.machines import PodmanMachine, make_root
+from fakes.machines import PodmanMachine
 from pigeon.workspaces.errors import WorkspaceUnusable, WrongWorkspace
 from pigeon.workspaces.remote.own_container import OwnContainer
 from support.processes import eventually
 from support.remote_workspaces import Workspaces, workspaces
 
 pytestmark = pytest.mark.timeout(120)
-
-
-@pytest.fixture(scope="module")
-def image(podman: PodmanMachine) -> Iterator[str]:
-    """An image with nothing but busybox."""
-    root = podman.folder / "image"
-    make_root(root, with_python=False)
-    name = f"pigeon-tests-{os.getpid()}"
-    packed = podman.folder / "image.tar"
-    with tarfile.open(packed, "w") as archive:
-        archive.add(root, ".")
-    made = podman.run("import", str(packed), name)
-    if made.returncode != 0:
-        pytest.skip(f"podman cannot make images here: {made.stderr.strip()[-300:]}")
-    yield name
-    podman.run("rmi", "--force", name)
 
 
 def list_containers(podman: PodmanMachine) -> str:
