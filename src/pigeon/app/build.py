@@ -28,7 +28,7 @@ from pigeon.app.models import (
 from pigeon.app.options import AgentOptions
 from pigeon.app.sandbox import make_sandbox
 from pigeon.app.sessions import find_workspace_of_session, make_repository, open_journal
-from pigeon.app.workspaces import make_workspace
+from pigeon.app.workspaces import make_container, make_workspace
 from pigeon.config.layers import Layers
 from pigeon.config.models_file import find_models_file
 from pigeon.config.paths import project_dirs
@@ -68,7 +68,7 @@ from pigeon.tools.workplaces import Workplaces, outputs_folder
 from pigeon.trust.control import ProjectDecisions, TrustControl
 from pigeon.wire.base import value_or_default
 from pigeon.wire.entries import SessionInfo
-from pigeon.wire.errors import BadRecord, Refusal, StartupError
+from pigeon.wire.errors import BadRecord, Refusal, StartupError, UsageError
 from pigeon.wire.model import Model
 from pigeon.wire.steering import LIMIT_FIELDS, Limits, parse_limits
 from pigeon.workspaces.agent_workspace import AgentWorkspace, FolderUser
@@ -205,12 +205,20 @@ class _Builder:
         """Connect to the workspace that the options name, or in which their conversation was begun."""
         options, environment = self._options, self._environment
         chosen = options.workspace
+        key_names = self._redactor.list_key_variables()
+        if options.container is not None:
+            if chosen is not None:
+                raise UsageError("A container is a workspace of its own: leave out the other workspace")
+            owner, image = self._sandbox.processes, options.container
+            chosen = make_container(image, options.container_engine, self._cwd, environment, owner, key_names)
+        elif options.container_engine is not None:
+            raise UsageError("A container engine needs a container: name an image")
         if chosen is None:
             chosen = find_workspace_of_session(options, environment, self._make_repository(None))
         if chosen is None:
             return
         if isinstance(chosen, str):
-            chosen = make_workspace(chosen, environment, self._sandbox.processes, self._redactor.list_key_variables())
+            chosen = make_workspace(chosen, environment, self._sandbox.processes, key_names)
         await self._workspace.open(chosen)
         self._cwd = chosen.folder
         self._refuse_sandbox_elsewhere()

@@ -37,6 +37,11 @@ class AgentOptions(Struct, frozen=True, kw_only=True):
     cwd: str | None = None
     # Where the files are and commands run, as a URL or an object; `None` is this machine.
     workspace: str | Workspace | None = None
+
+    # An image: a container of it is started for this agent, with its folder, by this engine or by the first that there
+    # is.
+    container: str | None = None
+    container_engine: str | None = None
     agent_dir: str | None = None
 
     # The model to begin with, the patterns that `cycle_model` goes through, and a key for the model's provider.

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import TYPE_CHECKING
 
 from pigeon.system.environment import Environment
 from pigeon.system.process.start import ProcessOwner
 from pigeon.system.process.variables import ProgramEnvironment, persons_environment
 from pigeon.wire.errors import StartupError
 from pigeon.workspaces.workspace import Workspace
+
+if TYPE_CHECKING:
+    from pigeon.workspaces.remote.opening import RemoteParts
 
 
 def make_workspace(
@@ -23,12 +27,30 @@ def make_workspace(
             f"This conversation works in the workspace {url.removeprefix('object:')}, which a program has given: "
             "open it from there"
         )
-    from pigeon.workspaces.remote.opening import RemoteParts, make_remote_workspace
+    from pigeon.workspaces.remote.opening import make_remote_workspace
     from pigeon.workspaces.url import parse_workspace_url
 
-    wanted = parse_workspace_url(url)
+    return make_remote_workspace(parse_workspace_url(url), _make_parts(environment, processes, key_names))
+
+
+def make_container(
+    image: str,
+    engine: str | None,
+    folder: str,
+    environment: Environment,
+    processes: ProcessOwner,
+    key_names: Collection[str],
+) -> Workspace:
+    """A container of an image, not started, with this folder; raises `StartupError` where there is no engine."""
+    from pigeon.workspaces.remote.own_container import OwnContainer
+
+    return OwnContainer(image, folder, engine, _make_parts(environment, processes, key_names))
+
+
+def _make_parts(environment: Environment, processes: ProcessOwner, key_names: Collection[str]) -> RemoteParts:
+    from pigeon.workspaces.remote.opening import RemoteParts
 
     def make_environment() -> ProgramEnvironment:
         return persons_environment(environment.variables, key_names)
 
-    return make_remote_workspace(wanted, RemoteParts(processes, make_environment, environment.cwd))
+    return RemoteParts(processes, make_environment, environment.cwd)

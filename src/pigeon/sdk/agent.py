@@ -59,6 +59,8 @@ class AgentChoices(TypedDict, total=False):
         agents: types of agents that the model may start with the tool `task`, besides those of files
         sandbox: the sandbox for commands: `off`, `read-only` or `workspace`; by default as the settings say
         sandbox_network: whether commands in the sandbox reach the network
+        container: an image: the agent works in a container of it, with its folder mounted, for as long as it is open
+        container_engine: `podman` or `docker`; by default the first of them that is installed
     """
 
     provider: str
@@ -90,6 +92,8 @@ class AgentChoices(TypedDict, total=False):
     agents: Sequence[AgentType]
     sandbox: SandboxMode
     sandbox_network: bool
+    container: str
+    container_engine: str
 
 
 class Agent(Conversation):

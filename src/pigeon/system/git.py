@@ -117,12 +117,21 @@ class Git:
 
         `objects` is the folder of objects that has the commit; nothing is written there.
         """
+        quoted = objects.replace("\\", "\\\\").replace('"', '\\"')
+        borrowed = {"GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{quoted}"'}
+        own = await self._create_own(folder, work_tree, "sha256" if len(commit) == 64 else "sha1", borrowed)
+        await own.run("read-tree", commit)
+        return own
+
+    async def create_empty_own(self, folder: str, work_tree: str) -> OwnRepository:
+        """The same for a work tree without a repository: the index is empty."""
+        return await self._create_own(folder, work_tree, "sha1", {})
+
+    async def _create_own(self, folder: str, work_tree: str, kind: str, also: Mapping[str, str]) -> OwnRepository:
         settings = self._plain.with_added({**_FETCHING_NOTHING, **_OWN_CONFIGURATION})
-        kind = "sha256" if len(commit) == 64 else "sha1"
         created = ("init", "--quiet", "--bare", "--template=", f"--object-format={kind}", folder)
         await self._run(created, "/", settings)
-        quoted = objects.replace("\\", "\\\\").replace('"', '\\"')
-        settings = settings.with_added({"GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{quoted}"'})
+        settings = settings.with_added(also)
         try:
             users = await self._run(
                 (f"--git-dir={folder}", "config", "--null", "--get-regexp", _CONVERSIONS), "/", self._plain
@@ -130,9 +139,7 @@ class Git:
         except GitError:
             users = b""  # none of them is set
         chosen = [setting for setting in map(_to_option, users.split(b"\0")) if setting is not None]
-        own = OwnRepository(self, folder, work_tree, [word for one in chosen for word in ("-c", one)], settings)
-        await own.run("read-tree", commit)
-        return own
+        return OwnRepository(self, folder, work_tree, [word for one in chosen for word in ("-c", one)], settings)
 
     async def run_in_own(
         self, arguments: Sequence[str], work_tree: str, environment: ProgramEnvironment, stdin: bytes | None
@@ -240,8 +247,12 @@ class OwnRepository:
                 # A repository without a commit has no place in another one.
                 continue
 
+    async def write_tree(self) -> str:
+        """The tree that the index describes."""
+        return (await self.run("write-tree")).decode().strip()
+
     async def diff_index(self, commit: str) -> bytes:
-        """What the index has changed since a commit, as a patch."""
+        """What the index has changed since a commit or a tree, as a patch."""
         # With a choice for submodules, git does not read the one in `.gitmodules`, which may be invalid.
         options = ("--cached", "--binary", "--no-ext-diff", "--no-textconv", "--ignore-submodules=dirty")
         return await self.run("diff", *options, commit)

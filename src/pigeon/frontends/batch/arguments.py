@@ -28,6 +28,8 @@ BATCH = CommandDeclaration(
         ("--git", "URL", "the same: a fresh checkout of this repository"),
         ("--revision", "REVISION", "with --git: the branch, tag or commit"),
         ("--output-schema", "FILE|JSON", "answers must match this JSON Schema"),
+        ("--container", "IMAGE", "work in a container of this image, one for each task, with its workspace mounted"),
+        ("--container-engine", "ENGINE", "podman or docker (default: podman if it is installed, else docker)"),
         ("--check", "COMMAND", "run this in the workspace afterwards; the task succeeds if it exits with 0"),
         ("--check-seconds", "N", "time limit of a check (default: 600)"),
         ("--keep", "WHICH", "which workspaces to keep: all (the default), failed or none"),

@@ -43,7 +43,7 @@ NOT_IN_SPECS = ("api_key", "model", "limits", "agent_dir", "unattended", "finish
 # Options that become part of each task when the task file is read.
 OF_TASKS = (
     *("prompt", "template", "format", "model", "folder", "git", "revision"),
-    *("output_schema", "check", "check_seconds"),
+    *("output_schema", "check", "check_seconds", "container", "container_engine"),
 )
 INTERRUPTED = "Interrupted: unfinished tasks will start over"
 
@@ -247,8 +247,16 @@ def _parse_defaults(call: CommandCall, agent: AgentOptions) -> BatchDefaults:
         limits=codec.to_plain(agent.limits),
         output=_read_schema(call),
         check=_read_check(call),
-        options=_to_task_options(agent),
+        options=_to_task_options(agent) | _read_container(call),
     )
+
+
+def _read_container(call: CommandCall) -> dict[str, Any]:
+    """The container of each task, as an option of its agent."""
+    named = {name: call.options.get(name) for name in ("container", "container_engine")}
+    if named["container_engine"] and not named["container"]:
+        raise UsageError("--container-engine needs --container")
+    return {name: value for name, value in named.items() if value}
 
 
 def _to_task_options(agent: AgentOptions) -> dict[str, Any]:

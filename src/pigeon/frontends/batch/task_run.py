@@ -11,6 +11,7 @@ import asyncio
 import errno
 import os
 import time
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
@@ -20,7 +21,7 @@ from pigeon.app.build import BuiltAgent, build
 from pigeon.app.models import list_secret_variables
 from pigeon.app.options import AgentOptions
 from pigeon.export.page_writer import PageWriter
-from pigeon.frontends.batch.places.workspaces import Workspaces, git_variables, make_patch, remove_folder
+from pigeon.frontends.batch.places.workspaces import WorkspaceSnapshot, Workspaces, git_variables, make_patch, remove_folder
 from pigeon.frontends.batch.records import Check, CheckResult, Status, TaskResult, TaskSpec, hash_of
 from pigeon.frontends.batch.task_link import TaskLink
 from pigeon.rpc.in_process import SPOKEN
@@ -47,6 +48,7 @@ SESSION_FILE = SessionFolders.to_file_name("session")
 PAGE_FILE = "session.html"
 PATCH_FILE = "changes.patch"
 WORKSPACE = "workspace"
+BEFORE = "before.git"
 WORDS_FILE = "stderr.txt"
 CHECK_OUTPUT = 16_000
 ABORT_SECONDS = 5.0
@@ -98,8 +100,8 @@ class _Run:
         self._link = link
         self._owner = ProcessOwner()
         self._git_variables = git_variables(environment, place.agent_dir)
-        git = Git(self._owner, self._git_variables, list_secret_variables(place.agent_dir, environment.variables))
-        self._workspaces = Workspaces(place.cache, place.batch, git)
+        self._git = Git(self._owner, self._git_variables, list_secret_variables(place.agent_dir, environment.variables))
+        self._workspaces = Workspaces(place.cache, place.batch, self._git)
         self._redactor = Redactor()
         self._folder = hash_of(spec)
         self._began = now_ms()
@@ -141,13 +143,16 @@ class _Run:
             limits=parse_limits(spec.limits),
             name=spec.id,
         )
+        before = await self._remember_workspace(workspace, commit, options)
         built = await build(options, self._environment, self._redactor, pacing=self._link)
         async with Agent.over(built) as agent:
             result = await self._run_prompt(agent)
             check = await self._run_check(agent, result)
             stats = await agent.get_state()
             if commit is not None:
-                await self._store_patch(workspace, commit, built.processes)
+                await self._store_patch(lambda: self._make_patch(workspace, commit, built.processes))
+            elif before is not None:
+                await self._store_patch(before.make_patch)
         self._collect_result_fields(result, check, stats.model)
         self._store_session_file(built, result)
         return self._decide_status(result, check)
@@ -235,10 +240,23 @@ class _Run:
         ).write_page_of_file(target, page)
         self._found["session"] = f"{self._folder}/{SESSION_FILE}"
 
-    async def _store_patch(self, workspace: str, commit: str, owner: ProcessOwner) -> None:
+    async def _remember_workspace(self, workspace: str, commit: str | None, options: AgentOptions) -> WorkspaceSnapshot | None:
+        """For a task in a container, whose changes are a patch also without a repository."""
+        if options.container is None or commit is not None:
+            return None
         try:
-            temporary = owner.temporary_folder or self._environment.temporary_folder
-            patch = await make_patch(Git(owner, self._git_variables), workspace, commit, temporary)
+            return await WorkspaceSnapshot.create(self._git, workspace, os.path.join(self._place.part, BEFORE))
+        except GitError:
+            # There is no git here, or a file that it cannot read.
+            return None
+
+    async def _make_patch(self, workspace: str, commit: str, owner: ProcessOwner) -> bytes:
+        temporary = owner.temporary_folder or self._environment.temporary_folder
+        return await make_patch(Git(owner, self._git_variables), workspace, commit, temporary)
+
+    async def _store_patch(self, make: Callable[[], Awaitable[bytes]]) -> None:
+        try:
+            patch = await make()
         except GitError:
             # The agent may have broken the repository.
             return

@@ -26,7 +26,7 @@ from pigeon.sandbox.written_folders import filter_programs_path
 from pigeon.system.append_file import make_private_folder
 from pigeon.system.environment import Environment
 from pigeon.system.files import replace_file_atomically
-from pigeon.system.git import Git, GitError
+from pigeon.system.git import Git, GitError, OwnRepository
 
 LOCK_PAUSE = 0.05
 # Prefix of a folder that is being removed.
@@ -57,6 +57,29 @@ async def make_patch(git: Git, workspace: str, commit: str, temporary_folder: st
         own = await git.create_own(folder, workspace, commit, os.path.join(workspace, ".git", "objects"))
         await own.stage_changes()
         return await own.diff_index(commit)
+
+
+class WorkspaceSnapshot:
+    """A folder without a repository as it was, in a git directory beside it."""
+
+    def __init__(self, own: OwnRepository, tree: str) -> None:
+        self._own = own
+        self._tree = tree
+
+    @classmethod
+    async def create(cls, git: Git, workspace: str, folder: str) -> WorkspaceSnapshot:
+        """Remember a workspace in a folder that does not exist; ignored files are left out. Raises `GitError`."""
+        own = await git.create_empty_own(folder, workspace)
+        await own.stage_changes()
+        return cls(own, await own.write_tree())
+
+    async def make_patch(self) -> bytes:
+        """What has changed since then, and forget the snapshot; raises `GitError`."""
+        try:
+            await self._own.stage_changes()
+            return await self._own.diff_index(self._tree)
+        finally:
+            await asyncio.to_thread(remove_folder, self._own.folder)
 
 
 class Workspaces:
