@@ -20,6 +20,8 @@ IGNORE_FILES = ((".rgignore", True), (".ignore", True), (".gitignore", False), (
 LARGEST_IGNORE_FILE = 1 << 20
 LONGEST_GLOB = 4096
 WIDEST_LINE = 4000
+# A file with a NUL byte in here is not searched at all, another one up to that byte.
+FIRST_BLOCK = 1 << 16
 GLOB_PARTS = re.compile(r"\*\*/|/\*\*$|\*\*|\*|\?|\[|\\.|.", re.DOTALL)
 NAMED_CLASSES = {
     "alpha": "a-zA-Z", "digit": "0-9", "alnum": "a-zA-Z0-9", "upper": "A-Z", "lower": "a-z", "space": r"\s",
@@ -332,6 +334,8 @@ def find_matches(
     elif data.startswith(b"\xef\xbb\xbf"):
         data = data[3:]
     nul = -1 if as_text else data.find(b"\0")
+    if 0 <= nul < FIRST_BLOCK:
+        return False
     lines = (data if nul < 0 else data[: data.rfind(b"\n", 0, nul) + 1]).split(b"\n")
     if lines and not lines[-1]:
         lines.pop()
