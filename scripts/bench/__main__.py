@@ -34,20 +34,20 @@ PARTS = (*TABLES, "growth", "conversations")
 NAMES = ("pigeon", *(peer.name for peer in ALL[1:]), "openai-agents", "pydantic-ai")
 
 
-def measure(parts: list[str], names: set[str], rounds: int) -> dict[str, Any]:
-    """What each part has found, with the load of the machine while it was measured."""
-    found: dict[str, Any] = {}
-    for part in parts:
-        began = time.monotonic()
-        if part in TABLES:
-            figures: Any = TABLES[part](rounds, names)
-        elif part == "growth":
-            figures = {chart.title: growth.measure(chart, max(1, rounds // 2), names) for chart in growth.CHARTS}
-        else:
-            figures = growth.measure_conversations(max(1, rounds // 3), names)
-        found[part] = {"figures": figures, "load": round(os.getloadavg()[2], 1), "rounds": rounds}
-        report(f"{part}: measured in {time.monotonic() - began:.0f} s, load {os.getloadavg()[0]:.1f}")
-    return found
+def measure(part: str, names: set[str], rounds: int) -> dict[str, Any]:
+    """What one part has found, with the load of the machine while it was measured."""
+    began = time.monotonic()
+    if part in TABLES:
+        figures: Any = TABLES[part](rounds, names)
+    elif part == "growth":
+        rounds = max(1, rounds // 2)
+        figures = {chart.title: growth.measure(chart, rounds, names) for chart in growth.CHARTS}
+    else:
+        rounds = max(1, rounds // 3)
+        figures = growth.measure_conversations(rounds, names)
+    report(f"{part}: measured in {time.monotonic() - began:.0f} s, load {os.getloadavg()[0]:.1f}")
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    return {"figures": figures, "load": round(os.getloadavg()[2], 1), "rounds": rounds, "date": today}
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
@@ -75,16 +75,16 @@ def main(arguments: list[str]) -> int:
     if asked.draw:
         page.write_all(page.load())
         return 0
-    found = measure(asked.parts, set(asked.chosen), asked.rounds)
+    names = set(asked.chosen)
     if asked.agents:
-        sys.stdout.write(page.render(found))
+        sys.stdout.write(page.render({part: measure(part, names, asked.rounds) for part in asked.parts}))
         return 0
-    today = datetime.datetime.now(datetime.UTC).date().isoformat()
     versions = {peer.title: peer.version for peer in ALL if peer.is_installed()}
     machine = {"cores": os.cpu_count(), "python": platform.python_version(), "system": platform.machine()}
-    for part in found.values():
-        part["date"] = today
-    page.write_all({**page.load(), "versions": versions, "machine": machine, **found})
+    for part in asked.parts:
+        # Each part at once: what comes later may take long, or fail.
+        found = {part: measure(part, names, asked.rounds)}
+        page.write_all({**page.load(), "versions": versions, "machine": machine, **found})
     return 0
 
 

@@ -17,7 +17,7 @@ from bench.headless import PROOF, RunFailed, Site
 from bench.histories import fill_folder, samples_of, write_history
 from bench.model_server import TEXT
 from bench.peers import BY_NAME, PROMPT, write
-from bench.rounds import Figures, interleave
+from bench.rounds import Figures, interleave, try_each
 from bench.rows import open_sites
 
 # The curves of each agent: its title, then the size, then the figure.
@@ -45,7 +45,7 @@ def measure(growth: Growth, rounds: int, names: set[str]) -> Curves:
         with tempfile.TemporaryDirectory(prefix="pigeon-bench-") as place, ExitStack() as stack:
             peers = [BY_NAME[name] for name in growth.names if name in names]
             sites = open_sites(peers, Path(place), stack)
-            works = {title: growth.prepare(site, size) for title, site in sites.items()}
+            works = try_each(sites, lambda title: growth.prepare(sites[title], size), growth.title)  # noqa: B023
             for title, figures in interleave(rounds, works, f"{growth.title} {size:,}").items():
                 found.setdefault(title, {})[size] = figures[growth.figure]
     return found

@@ -71,7 +71,7 @@ def _plain_names(figures: dict[str, float]) -> dict[str, float]:
 def _charts(results: dict[str, Any]) -> Iterator[tuple[str, Curves]]:
     """The title and the curves of each chart, those of conversations last."""
     for chart in CHARTS:
-        if curves := results["growth"]["figures"].get(chart.title):
+        if curves := results.get("growth", {"figures": {}})["figures"].get(chart.title):
             yield f"{chart.title}: CPU, {chart.unit}", _numbered(curves)
     if "conversations" in results:
         for figure, unit in (("memory", "memory, MB"), ("cpu", "CPU, s")):
@@ -97,7 +97,7 @@ def render(results: dict[str, Any]) -> str:
         parts += ["### Agents in one Python process", _table(results["libraries"]["figures"], LIBRARIES)]
     if "sizes" in results:
         parts += ["### Size of an installation", _table(results["sizes"]["figures"], SIZES)]
-    if "growth" in results:
+    if "growth" in results or "conversations" in results:
         parts += ["### Growth", "![How cost grows](pictures/growth.svg)", _growth_table(results)]
     return "\n\n".join(parts) + "\n"
 
@@ -108,9 +108,10 @@ def _tell_run(results: dict[str, Any]) -> str:
     measured = [part for part in results.values() if "load" in part]
     dates = sorted({part["date"] for part in measured})
     load = max(part["load"] for part in measured)
-    rounds = max(part["rounds"] for part in measured)
+    rounds = sorted({part["rounds"] for part in measured})
     when = " to ".join(dict.fromkeys((dates[0], dates[-1])))
-    told = f"Medians of {rounds} interleaved rounds" if rounds > 1 else "One interleaved round"
+    counted = " to ".join(dict.fromkeys((str(rounds[0]), str(rounds[-1]))))
+    told = "One interleaved round" if rounds == [1] else f"Medians of {counted} interleaved rounds"
     return (
         f"{told}, {when}, {machine['cores']} cores, Python {machine['python']}. The machine had a load of up to "
         f"{load}, which disturbs times more than CPU time. {versions}."

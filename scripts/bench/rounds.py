@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import statistics
+import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
 
 from bench.headless import RunFailed
 
 Figures = dict[str, float]
+Made = TypeVar("Made")
+# What a program that misbehaves can cause; none of it may end the rounds of the others.
+FAULTS = (RunFailed, OSError, LookupError, ValueError, AttributeError, TypeError, EOFError, subprocess.SubprocessError)
 
 
 def interleave(rounds: int, works: Mapping[str, Callable[[], Figures]], what: str) -> dict[str, Figures]:
@@ -25,9 +30,9 @@ def interleave(rounds: int, works: Mapping[str, Callable[[], Figures]], what: st
                 continue
             try:
                 figures = works[name]()
-            except (RunFailed, OSError, LookupError, ValueError) as error:
+            except FAULTS as error:
                 failures[name] += 1
-                report(f"{what}: {name}: {error}")
+                report(f"{what}: {name}: {type(error).__name__}: {error}")
                 continue
             failures[name] = 0
             if number or not rounds:
@@ -43,3 +48,14 @@ def report(line: str) -> None:
     """Tell whoever waits for the benchmark."""
     sys.stderr.write(f"{line}\n")
     sys.stderr.flush()
+
+
+def try_each(names: Iterable[str], make: Callable[[str], Made], what: str) -> dict[str, Made]:
+    """What can be made for each name; who fails is left out and named."""
+    made = {}
+    for name in names:
+        try:
+            made[name] = make(name)
+        except FAULTS as error:
+            report(f"{what}: {name}: {type(error).__name__}: {error}")
+    return made

@@ -18,7 +18,7 @@ from bench.headless import PROOF, RunFailed, Site, measure
 from bench.install import ROOT
 from bench.model_server import TEXT
 from bench.peers import ALL, BY_NAME, PROMPT, Peer
-from bench.rounds import Figures, interleave, report
+from bench.rounds import Figures, interleave, report, try_each
 
 CALLS = 10
 PROMPTS = 10
@@ -35,11 +35,10 @@ def shell_commands(count: int) -> list[str]:
 
 def open_sites(peers: list[Peer], folder: Path, stack: ExitStack) -> dict[str, Site]:
     """A site for each agent that is installed, by its title."""
-    sites = {}
-    for peer in peers:
-        if peer.is_installed():
-            site = sites[peer.title] = Site(peer, folder)
-            stack.callback(site.close)
+    installed = {peer.title: peer for peer in peers if peer.is_installed()}
+    sites = try_each(installed, lambda title: Site(installed[title], folder), "settings")
+    for site in sites.values():
+        stack.callback(site.close)
     return sites
 
 

@@ -18,7 +18,7 @@ from bench.histories import fill_folder, samples_of, write_history
 from bench.install import PACKAGES, VERSIONS
 from bench.model_server import TEXT
 from bench.peers import ALL, BY_NAME, PROMPT, Peer, Pigeon, write
-from bench.rounds import interleave
+from bench.rounds import interleave, try_each
 
 
 @pytest.fixture
@@ -137,7 +137,12 @@ def test_who_fails_twice_is_left_out_and_named(capsys: pytest.CaptureFixture[str
     found = interleave(3, {"good": lambda: {"cpu": next(numbers)}, "bad": fail}, "row")
     assert found == {"good": {"cpu": 2.0}}
     assert len(tried) == 2
-    assert "row: bad: no answer" in capsys.readouterr().err
+    assert "row: bad: RunFailed: no answer" in capsys.readouterr().err
+
+
+def test_who_cannot_be_prepared_is_left_out_and_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert try_each(["1", "two"], int, "chart") == {"1": 1}
+    assert "chart: two: ValueError" in capsys.readouterr().err
 
 
 def test_every_agent_has_a_version_that_is_installed() -> None:
