@@ -138,6 +138,9 @@ if TYPE_CHECKING:
     from pigeon.wire.commands.mcp import McpResources as McpResources
     from pigeon.wire.commands.mcp import McpServers as McpServers
     from pigeon.wire.commands.mcp import McpServerState as McpServerState
+    from pigeon.wire.commands.services import HostFileStatus as HostFileStatus
+    from pigeon.wire.commands.services import HostFolderEntry as HostFolderEntry
+    from pigeon.wire.commands.services import HostMatch as HostMatch
     from pigeon.wire.commands.services import HostServicesState as HostServicesState
     from pigeon.wire.content import Attachment as Attachment
     from pigeon.wire.content import ImageContent as ImageContent
@@ -196,8 +199,11 @@ if TYPE_CHECKING:
     from pigeon.wire.events import Gap as Gap
     from pigeon.wire.events import GapSnapshot as GapSnapshot
     from pigeon.wire.events import HostCommandRun as HostCommandRun
+    from pigeon.wire.events import HostFileList as HostFileList
     from pigeon.wire.events import HostFileRead as HostFileRead
+    from pigeon.wire.events import HostFileStat as HostFileStat
     from pigeon.wire.events import HostFileWrite as HostFileWrite
+    from pigeon.wire.events import HostSearch as HostSearch
     from pigeon.wire.events import HostServiceCancel as HostServiceCancel
     from pigeon.wire.events import HostToolCall as HostToolCall
     from pigeon.wire.events import HostToolCancel as HostToolCancel
@@ -312,7 +318,7 @@ _HOMES = {
     ),
     "pigeon.wire.commands.changes": "ChangedFile Changes",
     "pigeon.wire.commands.mcp": "McpCompletion McpCompletions McpResource McpResources McpServerState McpServers",
-    "pigeon.wire.commands.services": "HostServicesState",
+    "pigeon.wire.commands.services": "HostFileStatus HostFolderEntry HostMatch HostServicesState",
     "pigeon.wire.content": (
         "Attachment ImageContent ImageInput ImageSource TextContent ThinkingContent ToolCall text_of "
     ),
@@ -329,14 +335,14 @@ _HOMES = {
         "AgentChanged AgentEnd AgentRestarted AgentSettled AgentStart AutoCompactionEnd AutoCompactionStart "
         "AutoRetryEnd AutoRetryStart AvailableCommand AvailableCommandsUpdate BashExecutionUpdate "
         "CompactionEnd CompactionStart EntryAppended ErrorEvent Event ExtensionError FileChanged Gap "
-        "GapSnapshot HostCommandRun HostFileRead HostFileWrite HostServiceCancel HostToolCall HostToolCancel "
-        "JobChanged McpServerChanged MessageEnd MessageStart MessageUpdate PermissionResolved PromptError "
-        "PromptResult QueueUpdate Ready SelectionChanged SessionInfoChanged SessionSettled StreamEvent "
-        "SubagentEvent SubagentLifecycle SubagentProgress SummarizationRetryAttemptStart "
-        "SummarizationRetryFinished SummarizationRetryScheduled TextDelta TextEnd TextStart ThinkingDelta "
-        "ThinkingEnd ThinkingLevelChanged ThinkingStart TodoAutoClear TodoReminder ToolExecutionEnd "
-        "ToolExecutionStart ToolExecutionUpdate ToolOutcome ToolcallDelta ToolcallEnd ToolcallStart "
-        "ToolsDeclared TrustRequired TtsrTriggered TurnEnd TurnStart "
+        "GapSnapshot HostCommandRun HostFileList HostFileRead HostFileStat HostFileWrite HostSearch "
+        "HostServiceCancel HostToolCall HostToolCancel JobChanged McpServerChanged MessageEnd MessageStart "
+        "MessageUpdate PermissionResolved PromptError PromptResult QueueUpdate Ready SelectionChanged "
+        "SessionInfoChanged SessionSettled StreamEvent SubagentEvent SubagentLifecycle SubagentProgress "
+        "SummarizationRetryAttemptStart SummarizationRetryFinished SummarizationRetryScheduled TextDelta "
+        "TextEnd TextStart ThinkingDelta ThinkingEnd ThinkingLevelChanged ThinkingStart TodoAutoClear "
+        "TodoReminder ToolExecutionEnd ToolExecutionStart ToolExecutionUpdate ToolOutcome ToolcallDelta "
+        "ToolcallEnd ToolcallStart ToolsDeclared TrustRequired TtsrTriggered TurnEnd TurnStart "
     ),
     "pigeon.wire.messages": (
         "Acceptance AssistantMessage BashExecutionMessage BranchSummaryMessage CompactionSummaryMessage "

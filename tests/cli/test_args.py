@@ -16,7 +16,8 @@ from pigeon.wire.steering import Limits
 WITH_VALUE = [
     "--provider", "--model", "--models", "--api-key", "--api-key-file", "--thinking", "--dialect", "--session",
     "--session-id",
-    "--session-dir", "--fork", "--name", "-n", "--system-prompt", "--cwd", "--workspace", "--record-cap", "--provider-session-id",
+    "--session-dir", "--fork", "--name", "-n", "--system-prompt", "--cwd", "--workspace", "--record-cap",
+    "--provider-session-id",
     "--socket", "--connect", "--output-schema", "--trace", "--record", "--sandbox",
     "--approval-mode", "--permissions", "--tools", "-t", "--exclude-tools", "-xt", "--resume", "-r", "--list-models",
 ]  # fmt: skip

@@ -27,10 +27,16 @@ def make_workspace(
             f"This conversation works in the workspace {url.removeprefix('object:')}, which a program has given: "
             "open it from there"
         )
-    from pigeon.workspaces.remote.opening import make_remote_workspace
     from pigeon.workspaces.url import parse_workspace_url
 
-    return make_remote_workspace(parse_workspace_url(url), _make_parts(environment, processes, key_names))
+    wanted = parse_workspace_url(url)
+    if wanted.kind == "host":
+        from pigeon.session.host.host_workspace import HostWorkspace
+
+        return HostWorkspace(wanted.path)
+    from pigeon.workspaces.remote.opening import make_remote_workspace
+
+    return make_remote_workspace(wanted, _make_parts(environment, processes, key_names))
 
 
 def make_container(

@@ -54,7 +54,7 @@ from pigeon.wire.answers import (
 from pigeon.wire.commands import Command, HostTool, RenderedCall
 from pigeon.wire.commands.changes import Changes
 from pigeon.wire.commands.mcp import McpCompletions, McpResources, McpServers, McpServerState
-from pigeon.wire.commands.services import HostServicesState
+from pigeon.wire.commands.services import HostFileStatus, HostFolderEntry, HostMatch, HostServicesState
 from pigeon.wire.content import Attachment, ImageInput
 from pigeon.wire.model import Model
 from pigeon.wire.steering import Limits, TodoPhaseGiven
@@ -297,11 +297,18 @@ class CommandMethods(ABC):
         write_files: bool = False,
         run_commands: bool = False,
         tell_changes: bool = False,
+        gives_bytes: bool = False,
+        gives_stat: bool = False,
+        gives_list: bool = False,
+        gives_search: bool = False,
         roots: list[str] | None = None,
     ) -> HostServicesState:
         """Set what the host does for the tools `read`, `write`, `edit` and `bash`, from the next call on: whether
         it reads and writes the files of the workspace (`roots`, by default the working directory), runs
         commands, and is told of changed files.
+
+        With `--workspace host:/path` all files are the host's, and it also gives their `bytes`, `stat`, folders
+        (`list`) and what a `search` finds.
 
         Each call is a `host_file_read`, `host_file_write` or `host_command_run`, answered with
         `host_service_result`. Rules and paths are checked first.
@@ -310,6 +317,12 @@ class CommandMethods(ABC):
         self,
         *,
         content: str | None = None,
+        data: str | None = None,
+        version: str | None = None,
+        stat: HostFileStatus | None = None,
+        entries: list[HostFolderEntry] | None = None,
+        matches: list[HostMatch] | None = None,
+        paths: list[str] | None = None,
         output: str | None = None,
         truncated: bool | None = None,
         exit_code: int | None = None,
@@ -317,8 +330,9 @@ class CommandMethods(ABC):
         final: bool | None = None,
     ) -> None:
         """The answer to a request that `set_host_services` allowed, not answered itself: the `content` of a file
-        that was read, the `output` and `exitCode` of a command (null if a signal ended it), or an `error`. With
-        `final` a file that cannot be read is not read from the disk instead.
+        that was read (or its `data` in base64), the `version` of one that was written, a `stat`, `entries`,
+        `matches` or `paths`, the `output` and `exitCode` of a command (null if a signal ended it), or an
+        `error`. With `final` a file that cannot be read is not read from the disk instead.
         """
     async def get_mcp_servers(self) -> McpServers:
         """The configured tool servers and the state of each."""
@@ -611,11 +625,18 @@ class SyncCommandMethods(ABC):
         write_files: bool = False,
         run_commands: bool = False,
         tell_changes: bool = False,
+        gives_bytes: bool = False,
+        gives_stat: bool = False,
+        gives_list: bool = False,
+        gives_search: bool = False,
         roots: list[str] | None = None,
     ) -> HostServicesState:
         """Set what the host does for the tools `read`, `write`, `edit` and `bash`, from the next call on: whether
         it reads and writes the files of the workspace (`roots`, by default the working directory), runs
         commands, and is told of changed files.
+
+        With `--workspace host:/path` all files are the host's, and it also gives their `bytes`, `stat`, folders
+        (`list`) and what a `search` finds.
 
         Each call is a `host_file_read`, `host_file_write` or `host_command_run`, answered with
         `host_service_result`. Rules and paths are checked first.
@@ -624,6 +645,12 @@ class SyncCommandMethods(ABC):
         self,
         *,
         content: str | None = None,
+        data: str | None = None,
+        version: str | None = None,
+        stat: HostFileStatus | None = None,
+        entries: list[HostFolderEntry] | None = None,
+        matches: list[HostMatch] | None = None,
+        paths: list[str] | None = None,
         output: str | None = None,
         truncated: bool | None = None,
         exit_code: int | None = None,
@@ -631,8 +658,9 @@ class SyncCommandMethods(ABC):
         final: bool | None = None,
     ) -> None:
         """The answer to a request that `set_host_services` allowed, not answered itself: the `content` of a file
-        that was read, the `output` and `exitCode` of a command (null if a signal ended it), or an `error`. With
-        `final` a file that cannot be read is not read from the disk instead.
+        that was read (or its `data` in base64), the `version` of one that was written, a `stat`, `entries`,
+        `matches` or `paths`, the `output` and `exitCode` of a command (null if a signal ended it), or an
+        `error`. With `final` a file that cannot be read is not read from the disk instead.
         """
     def get_mcp_servers(self) -> McpServers:
         """The configured tool servers and the state of each."""

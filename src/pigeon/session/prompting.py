@@ -432,6 +432,8 @@ class Prompting:
         if heard.images is not images:
             rest = [*(block for block in rest if isinstance(block, TextContent)), *heard.images]
         text, named = heard.text, NOTHING_NAMED
+        if text.startswith("/"):
+            await self._dependencies.workspace.wait_until_read()
         if text.startswith("/") or "@" in text:
             named = await _wait_for_hook(self._dependencies.tool_servers.fetch_mentioned_content(text), scope)
             text = self._dependencies.expander.expand(text) if named.text is None else named.text

@@ -76,6 +76,7 @@ class SessionRunOwner:
 
     async def build_request(self) -> ModelRequest:
         """The next request: the current context, tools, model and thinking level."""
+        await self._dependencies.workspace.wait_until_read()
         given, transcript = self._dependencies, self._dependencies.transcript
         context = transcript.context
         changed = await wait_for_run_result(given.hooks.transform_context(context), self._scope, context)

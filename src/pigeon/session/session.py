@@ -21,6 +21,7 @@ from pigeon.session.policies.run_limits import RunLimits
 from pigeon.session.prompting import Prompting
 from pigeon.session.queue import MessageQueue
 from pigeon.session.switching import Reason, Switching
+from pigeon.wire.errors import PigeonError
 from pigeon.wire.events import CommandsChanged, SelectionChanged
 from pigeon.wire.messages import Message
 
@@ -116,6 +117,21 @@ class Session:
         self.host_tools.on_host_disconnected()
         self.dependencies.host_services.on_host_disconnected()
         self.dependencies.dialogs.close()
+
+    def on_host_services_set(self) -> None:
+        """The host serves files now: if they are the workspace, the project is read before the next prompt."""
+        if self.dependencies.workspace.is_of_host():
+            self.dependencies.workspace.begin_reading(self._read_project())
+
+    async def _read_project(self) -> None:
+        trust, cwd = self.dependencies.trust, self.journal.cwd
+        try:
+            await trust.resolve_trust(cwd)
+        except (OSError, PigeonError) as error:
+            self.dependencies.report(f"The project in {cwd} was not read: {error}")
+            return
+        trust.switch_folder(cwd)
+        self.announce_commands()
 
     async def close(self) -> None:
         self.on_host_disconnected()

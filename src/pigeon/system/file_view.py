@@ -30,6 +30,9 @@ class FileView:
 
     is_local = True
 
+    def forget(self) -> None:
+        """Forget what was fetched; the disk of this machine is asked each time."""
+
     def lexists(self, path: str) -> bool:
         return os.path.lexists(path)
 

@@ -101,8 +101,10 @@ class AgentTools:
                 environment.variables,
                 walled=lambda: sandbox.is_enclosing() or self.workspace.is_elsewhere,
                 steered=self._is_out_of_reach,
+                has_workspace=self.workspace.is_of_host,
             )
         )
+        self.workspace.use_host(self.host_services)
         self._fitter: GuardedFitter = starter._fitter if starter else GuardedFitter(sandbox.processes)
         self.images: PromptImages = starter.images if starter else PromptImages(self._fitter, self._should_resize)
         self.todos = Todos(post, list_plan_tool_names(), settings.tasks.todo_clear_delay, self._activate_plan_tool)

@@ -47,7 +47,7 @@ class FileAccess:
         at_host = await self._read_host_text(run, held)
         if at_host is not None:
             return slice_lines(at_host, first, count)
-        content = held.fresh_content if isinstance(held, SeenPath) else None
+        content = _content_seen(held)
         if content is None:
             return await run.scope.wait(self._at(held).read_lines(held, first, count, is_special))
         return content if is_special(content[:SNIFFED]) else slice_lines(content, first, count)
@@ -59,7 +59,7 @@ class FileAccess:
             return at_host, None
         if not isinstance(held, SeenPath):
             return await run.scope.wait(self._read_whole(held, at_most)), None
-        content = held.fresh_content
+        content = _content_seen(held)
         if content is not None:
             return content, held.seen.followed.version
         before = await run.scope.wait(self._at(held).stat(held))
@@ -159,6 +159,15 @@ class FileAccess:
             return None
         except OSError:
             return b""
+
+
+def _content_seen(held: HeldPath) -> bytes | None:
+    """All of a file, if it came with its path just now; raises `FileNotFoundError` if there was none."""
+    if not isinstance(held, SeenPath):
+        return None
+    if held.is_missing and held.is_fresh:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), held.place)
+    return held.fresh_content
 
 
 def _is_text(held: HeldPath) -> bool:

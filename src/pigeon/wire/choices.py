@@ -14,6 +14,8 @@ Feature = Literal[
 ]
 ALL_FEATURES: tuple[Feature, ...] = get_args(Feature)
 WorkspaceKind = Literal["local", "ssh", "docker", "podman", "exec", "host", "object"]
+FileKind = Literal["file", "folder", "link", "other", "missing"]
+Searched = Literal["text", "files"]
 SandboxMode = Literal["off", "read-only", "workspace"]
 ApprovalMode = Literal["plan", "always-ask", "write", "yolo"]
 # The mode in which nothing is changed before a person has accepted a plan.

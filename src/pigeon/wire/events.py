@@ -13,6 +13,7 @@ from typing import Literal
 from pigeon.wire.agents import AgentInfo, AgentWork, JobInfo
 from pigeon.wire.answers import Compacted, QueueItem, State
 from pigeon.wire.base import ABSENT, Absent, Json, Outgoing, Record
+from pigeon.wire.choices import Searched
 from pigeon.wire.commands.mcp import McpServerState
 from pigeon.wire.content import ToolCall, UserBlock
 from pigeon.wire.dialogs import DialogRequest
@@ -452,18 +453,49 @@ class _ServiceRequest(Outgoing, tag_field="type", kw_only=True):
 
 
 class HostFileRead(_ServiceRequest, tag="host_file_read", kw_only=True):
-    """A tool needs the text of a file that the host serves; answered with `host_service_result` under this id."""
+    """A tool needs the text of a file that the host serves; answered with `host_service_result` under this id. With an
+    `encoding` the answer has its bytes in that form, as `data`."""
 
-    tool_call_id: str
+    tool_call_id: str | Absent = ABSENT
     path: str
+    encoding: Literal["base64"] | Absent = ABSENT
 
 
 class HostFileWrite(_ServiceRequest, tag="host_file_write", kw_only=True):
-    """A tool writes this to a file that the host serves; answered with `host_service_result` under this id."""
+    """A tool writes this to a file that the host serves; answered with `host_service_result` under this id. It is a
+    text, or bytes in base64 as `data`."""
 
-    tool_call_id: str
+    tool_call_id: str | Absent = ABSENT
     path: str
-    content: str
+    content: str | Absent = ABSENT
+    data: str | Absent = ABSENT
+
+
+class HostFileStat(_ServiceRequest, tag="host_file_stat", kw_only=True):
+    """Asks what there is at a path of the host; with `follow` what a link leads to. Answered with
+    `host_service_result`."""
+
+    path: str
+    follow: bool
+
+
+class HostFileList(_ServiceRequest, tag="host_file_list", kw_only=True):
+    """Asks for the names in a folder of the host; answered with `host_service_result`."""
+
+    path: str
+
+
+class HostSearch(_ServiceRequest, tag="host_search", kw_only=True):
+    """Asks for the lines of files below a folder that match a regular expression (`text`), or for the paths that match
+    a glob (`files`); answered with `host_service_result`, by paths relative to the folder."""
+
+    path: str
+    what: Searched
+    pattern: str
+    ignore_case: bool | Absent = ABSENT
+    literal: bool | Absent = ABSENT
+    glob: str | Absent = ABSENT
+    limit: int | Absent = ABSENT
 
 
 class HostCommandRun(_ServiceRequest, tag="host_command_run", kw_only=True):
@@ -472,7 +504,7 @@ class HostCommandRun(_ServiceRequest, tag="host_command_run", kw_only=True):
     `env` has the variables that differ from those Pigeon was started with; the command must not see an empty one.
     """
 
-    tool_call_id: str
+    tool_call_id: str | Absent = ABSENT
     command: list[str]
     cwd: str
     env: dict[str, str]
@@ -697,8 +729,11 @@ ALL: tuple[type[Record], ...] = (
     TtsrTriggered, TodoReminder, TodoAutoClear, ExtensionError, TrustRequired, SelectionChanged,
     AgentChanged, JobChanged, SubagentLifecycle, SubagentProgress, SubagentEvent,
     McpServerChanged, AgentRestarted, Gap, ErrorEvent, Ready,
-    HostToolCall, HostToolCancel, HostFileRead, HostFileWrite, HostCommandRun, HostServiceCancel, FileChanged,
+    HostToolCall, HostToolCancel, HostFileRead, HostFileWrite, HostFileStat, HostFileList, HostSearch,
+    HostCommandRun, HostServiceCancel, FileChanged,
     PermissionResolved,
 )  # fmt: skip
 ServiceRequest = HostFileRead | HostFileWrite | HostCommandRun | HostServiceCancel
-Outbound = Event | HostToolCall | HostToolCancel | ServiceRequest | DialogRequest
+# What is asked only of a host that is the workspace.
+WorkspaceRequest = HostFileStat | HostFileList | HostSearch
+Outbound = Event | HostToolCall | HostToolCancel | ServiceRequest | WorkspaceRequest | DialogRequest

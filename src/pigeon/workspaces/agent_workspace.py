@@ -6,7 +6,8 @@ other, tools and rules reach files by its operations, and code that cannot wait 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Protocol, TypeVar
 
 from pigeon.system.file_view import LOCAL_FILES, FileView
@@ -19,6 +20,7 @@ from pigeon.workspaces.workspace import Workspace
 
 _T = TypeVar("_T")
 LARGEST = 256 * 1024
+READ_WITHIN = 30.0
 # What is looked at first in the folder of a project, so that one round trip has most of it.
 PROJECT_NAMES = (
     *("AGENTS.override.md", "AGENTS.md", "AGENTS.MD", "CLAUDE.md", "CLAUDE.MD", ".git", ".mcp.json"),
@@ -61,6 +63,7 @@ class AgentWorkspace:
         self._has_files = False
         self.runs_commands = False
         self._project_readers: list[ProjectReader] = []
+        self._reading: asyncio.Future[None] | None = None
 
     @property
     def is_elsewhere(self) -> bool:
@@ -146,6 +149,27 @@ class AgentWorkspace:
                 reader(cwd, trusted)
 
         await self.ask(read, [Look(f"{cwd}/{name}", LARGEST, entries=True) for name in PROJECT_NAMES])
+
+    def is_of_host(self) -> bool:
+        """Whether the host of the agent is the workspace."""
+        return self.chosen is not None and self.chosen.kind == "host"
+
+    def use_host(self, services: object) -> None:
+        """Ask these services of the host, if it is the workspace."""
+        connect = getattr(self.chosen, "use_services", None)
+        if connect is not None:
+            connect(services)
+
+    def begin_reading(self, reading: Coroutine[None, None, None]) -> None:
+        """Read the project again, in the background: the workspace is another one now."""
+        if isinstance(self.view, FileView) and not self.view.is_local:
+            self.view.forget()
+        self._reading = asyncio.ensure_future(reading)
+
+    async def wait_until_read(self) -> None:
+        """Wait until what the project says is known."""
+        if self._reading is not None and not self._reading.done():
+            await asyncio.wait({self._reading}, timeout=READ_WITHIN)
 
     def current_view(self) -> FileView:
         """How code that cannot wait sees the files of the workspace."""

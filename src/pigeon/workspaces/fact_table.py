@@ -39,10 +39,14 @@ class SeenPath(HeldPath):
         return self.seen.stat.kind == "missing"
 
     @property
+    def is_fresh(self) -> bool:
+        return time.monotonic() <= self.seen_at + FRESH_SECONDS
+
+    @property
     def fresh_content(self) -> bytes | None:
         """All of the file, if it came with the path, and just now."""
         content = self.seen.content
-        if content is None or len(content) < self.seen.followed.size or time.monotonic() > self.seen_at + FRESH_SECONDS:
+        if content is None or len(content) < self.seen.followed.size or not self.is_fresh:
             return None
         return content
 

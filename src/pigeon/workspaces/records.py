@@ -9,7 +9,8 @@ from typing import Literal
 
 from msgspec import Struct, field
 
-FileKind = Literal["file", "folder", "link", "other", "missing"]
+from pigeon.wire.choices import FileKind, Searched
+
 MatchKind = Literal["match", "context", "binary", "file", "folder", "other"]
 
 MISSING = "missing"
@@ -68,7 +69,7 @@ class SearchQuery(Struct, frozen=True):
     Git's ignore files apply. `glob` selects the files whose text is searched. The search ends after `time_box` seconds.
     """
 
-    what: Literal["text", "files"]
+    what: Searched
     path: str
     pattern: str
     literal: bool = False

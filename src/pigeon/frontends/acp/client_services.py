@@ -15,7 +15,7 @@ from pigeon.frontends.acp.incoming import CreateTerminalResult, ReadTextFileResu
 from pigeon.frontends.acp.rpc_errors import INTERNAL_ERROR, OversizedAnswer, PeerGone, RpcError
 from pigeon.frontends.acp.rpc_peer import RpcPeer
 from pigeon.wire import codec
-from pigeon.wire.base import ABSENT, Json
+from pigeon.wire.base import ABSENT, Json, value_or_default
 from pigeon.wire.commands import HostServiceResult
 from pigeon.wire.events import HostCommandRun, HostFileRead, HostFileWrite
 
@@ -62,7 +62,7 @@ class ClientServices:
             stopped = True
             terminal = await asyncio.wait_for(creating, STOP_SECONDS)
         try:
-            self._show_terminal(request.tool_call_id, terminal)
+            self._show_terminal(value_or_default(request.tool_call_id, ""), terminal)
             ended = None if stopped else await self._wait_for_exit(terminal)
             if ended is None:
                 await self._request_quietly("terminal/kill", terminal)

@@ -43,7 +43,9 @@ def host_tool_result(cmd: HostToolResult, s: Session) -> None:
 
 @handles(SetHostServices)
 def set_host_services(cmd: SetHostServices, s: Session) -> HostServicesState:
-    return s.dependencies.host_services.set_services(cmd)
+    state = s.dependencies.host_services.set_services(cmd)
+    s.on_host_services_set()
+    return state
 
 
 @handles(HostServiceResult)

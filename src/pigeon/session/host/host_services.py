@@ -24,13 +24,19 @@ from pigeon.wire.events import (
     HostFileWrite,
     HostServiceCancel,
     Outbound,
+    WorkspaceRequest,
 )
 
 FILE_SECONDS = 30.0
 STOP_SECONDS = 5.0
 LONGEST_SHOWN = 1 << 20
 GONE = "The host is gone, and it had taken over {}. Nothing was done."
+HostRequest = HostFileRead | HostFileWrite | HostCommandRun | WorkspaceRequest
 NO_ANSWER = "The host did not answer within {:g} s ({} {}). It may be done or not: look before you try again."
+
+
+class CommandTimedOut(Exception):
+    """The time of a command was up; the text is what it has printed."""
 
 
 class HostServices:
@@ -39,7 +45,7 @@ class HostServices:
     `cwd` is the folder of the conversation now, `variables` are those of the process, `walled` returns whether commands
     must stay behind our wall: then the host's terminals are not used, whatever it offers. `steered` returns whether
     commands behind that wall could redirect a path: then it is not passed to the host, which is outside and would
-    follow it after the check.
+    follow it after the check. `has_workspace` returns whether the host is the workspace itself.
     """
 
     def __init__(
@@ -50,7 +56,9 @@ class HostServices:
         variables: Mapping[str, str],
         walled: Callable[[], bool],
         steered: Callable[[str], bool],
+        has_workspace: Callable[[], bool] = lambda: False,
     ) -> None:
+        self._has_workspace = has_workspace
         self._post = post
         self._new_id = new_id
         self._cwd = cwd
@@ -74,12 +82,23 @@ class HostServices:
             write_files=asked.write_files,
             run_commands=asked.run_commands,
             tell_changes=asked.tell_changes,
+            gives_bytes=asked.gives_bytes or ABSENT,
+            gives_stat=asked.gives_stat or ABSENT,
+            gives_list=asked.gives_list or ABSENT,
+            gives_search=asked.gives_search or ABSENT,
             roots=self._roots,
         )
         return self.state()
 
+    @property
+    def offered(self) -> HostServicesState:
+        """What the host has said that it does."""
+        return self._offered
+
     def state(self) -> HostServicesState:
         offered = self._offered
+        if self._has_workspace():
+            return offered
         has_files = not all(map(self._steered, self._folders()))
         return HostServicesState(
             read_files=offered.read_files and has_files,
@@ -100,6 +119,31 @@ class HostServices:
     def wants_changes(self) -> bool:
         """True if the host wants reports of changed files."""
         return self._offered.tell_changes
+
+    async def ask(self, request: HostRequest, seconds: float | None = FILE_SECONDS) -> HostServiceResult:
+        """The answer about a workspace that is the host's; raises `OSError` with its reason, and `ToolFailed`."""
+        waiting = self._send_request(request)
+        try:
+            result = await asyncio.wait_for(asyncio.shield(waiting), seconds)
+        except (TimeoutError, asyncio.CancelledError) as reason:
+            self._cancel_request(request.id)
+            if isinstance(reason, TimeoutError) and isinstance(request, HostCommandRun):
+                # A command that has to stop gets a moment to report its output.
+                done, _ = await asyncio.wait({waiting}, timeout=STOP_SECONDS)
+                if done:
+                    raise CommandTimedOut(value_or_default(waiting.result().output, "")) from None
+                raise CommandTimedOut("") from None
+            if isinstance(reason, TimeoutError):
+                raise OSError(NO_ANSWER.format(seconds, request.__struct_config__.tag, "")) from None
+            raise
+        finally:
+            self._open.pop(request.id, None)
+        if not isinstance(result.error, Absent):
+            raise OSError(result.error)
+        return result
+
+    def new_request_id(self) -> str:
+        return self._new_id()
 
     def find_host_path_to_read(self, place: str) -> str | None:
         """The path under which to request a file from the host, or None if it is read from the disk."""
@@ -213,9 +257,7 @@ class HostServices:
         done, _ = await asyncio.wait({waiting}, timeout=STOP_SECONDS)
         return waiting.result() if done else HostServiceResult(id=id)
 
-    def _send_request(
-        self, request: HostFileRead | HostFileWrite | HostCommandRun
-    ) -> asyncio.Future[HostServiceResult]:
+    def _send_request(self, request: HostRequest) -> asyncio.Future[HostServiceResult]:
         if self._gone:
             raise ToolFailed(GONE.format("commands" if isinstance(request, HostCommandRun) else "files"))
         waiting: asyncio.Future[HostServiceResult] = asyncio.get_running_loop().create_future()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from msgspec import Struct, json
 
-from pigeon.workspaces.records import FileKind
+from pigeon.wire.choices import FileKind
 
 FRAME_HEADER_SIZE = 16
 LONGEST_RECORD = 64 << 20
