@@ -15,7 +15,7 @@ from house_measures import nodes_of
 from support.source_tree import TREE, hold
 
 # What works on projects.
-PACKAGES = ("tools", "resources", "permissions", "trust", "session", "agent", "export", "rpc", "subagents", "secrets")
+PACKAGES = ("tools", "resources", "permissions", "trust", "session", "agent", "export", "rpc", "subagents")
 OPENING = {
     *("open", "os.open", "os.stat", "os.lstat", "os.scandir", "os.listdir", "os.readlink", "os.walk", "os.replace"),
     *("os.path.exists", "os.path.lexists", "os.path.isfile", "os.path.isdir", "os.rename", "os.unlink", "os.mkdir"),
