@@ -21,7 +21,13 @@ from pigeon.app.build import BuiltAgent, build
 from pigeon.app.models import list_secret_variables
 from pigeon.app.options import AgentOptions
 from pigeon.export.page_writer import PageWriter
-from pigeon.frontends.batch.places.workspaces import WorkspaceSnapshot, Workspaces, git_variables, make_patch, remove_folder
+from pigeon.frontends.batch.places.workspaces import (
+    Workspaces,
+    WorkspaceSnapshot,
+    git_variables,
+    make_patch,
+    remove_folder,
+)
 from pigeon.frontends.batch.records import Check, CheckResult, Status, TaskResult, TaskSpec, hash_of
 from pigeon.frontends.batch.task_link import TaskLink
 from pigeon.rpc.in_process import SPOKEN
@@ -240,7 +246,9 @@ class _Run:
         ).write_page_of_file(target, page)
         self._found["session"] = f"{self._folder}/{SESSION_FILE}"
 
-    async def _remember_workspace(self, workspace: str, commit: str | None, options: AgentOptions) -> WorkspaceSnapshot | None:
+    async def _remember_workspace(
+        self, workspace: str, commit: str | None, options: AgentOptions
+    ) -> WorkspaceSnapshot | None:
         """For a task in a container, whose changes are a patch also without a repository."""
         if options.container is None or commit is not None:
             return None
