@@ -156,6 +156,19 @@ async def test_a_person_signs_in_once_and_tokens_are_kept_and_refreshed(agents: 
         assert not told, "a token stands in no other file, also not in sessions"
 
 
+async def test_a_kept_sign_in_that_cannot_be_read_is_replaced_by_another(agents: ServedAgents) -> None:
+    browser = Browser()
+    async with WebToolServer(signs_in=True) as server:
+        agents.write({"web": {"url": f"{server.base}/mcp"}})
+        file, name = agents.home / "auth.json", f"mcp:{server.base}/mcp"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps({name: {"tokens": "none", "expires": []}}))
+        async with agents.agent(call("mcp__web__hello"), "Done.", on_dialog=browser) as agent:
+            assert tool_results(await agent.run("greet")) == ["hello from the web"]
+        assert len(browser.asked) == 1
+        assert json.loads(file.read_text())[name]["tokens"]["access_token"] in server.tokens
+
+
 async def test_a_sign_in_waits_beside_the_run_for_another_process_that_writes_the_file(agents: ServedAgents) -> None:
     async with WebToolServer(signs_in=True) as server:
         agents.write({"web": {"url": f"{server.base}/mcp"}})

@@ -185,6 +185,19 @@ async def test_a_search_waits_for_servers_that_are_being_connected(agents: Serve
     assert "mcp__s__echo" in text
 
 
+async def test_a_search_is_offered_only_while_there_may_be_something_to_find(agents: ServedAgents) -> None:
+    agents.write({})
+    async with agents.agent("Done.") as agent:
+        await agent.set_mcp_servers({"big": scripted_server(env={"TOOLS": "1000"})})
+        await agents.wait_until_connected(agent)
+        assert "tool_search" in await _tools_of(agent)
+        await agent.set_mcp_servers({"small": scripted_server()})
+        await agents.wait_until_connected(agent)
+        tools = await _tools_of(agent)
+        assert "mcp__small__echo" in tools
+        assert "tool_search" not in tools
+
+
 async def test_options_and_rules_are_over_what_servers_offer(agents: ServedAgents) -> None:
     agents.write({"s": scripted_server(excludeTools=["die", "gr*"])})
     rules = {"deny": ["mcp__s__echo"], "ask": ["mcp__s"]}

@@ -93,3 +93,16 @@ async def test_cancelling_nothing_says_nothing() -> None:
     told = Told()
     told.retry.cancel()
     assert told.events == []
+
+
+async def test_there_is_nothing_to_cancel_once_a_pause_is_over() -> None:
+    told = Told()
+    policy = RetryPolicy(base_delay_ms=0)
+    bus = Bus()
+    bus.add_announcer(told.events.append, lambda: None)
+    retry = Retry(Transcript(empty_journal()), bus, policy, enabled=True)
+    assert await asyncio.wait_for(retry.pause_before_retry(BUSY, Scope()), 30)
+    retry.cancel()
+    assert told.ends() == []
+    await retry.on_success()
+    assert told.ends() == [AutoRetryEnd(success=True, attempt=1)]

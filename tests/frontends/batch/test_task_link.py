@@ -125,3 +125,19 @@ async def test_only_refusals_that_waiting_can_end_are_sent_again() -> None:
     assert not link.should_resend(Failure(message="tomorrow", status=429, retryable=True, retry_after_ms=86_400_000), 1)
     await link.report_task_end(None)
     assert await serving is None
+
+
+async def test_a_task_that_dies_with_a_request_to_stop_unread_has_no_result() -> None:
+    ours, theirs = socket.socketpair()
+
+    async def fail() -> None:
+        raise AssertionError("nothing was spent")
+
+    host = HostEnd("t", ours, LocalLimits(Recorded()), fail)
+    serving = asyncio.ensure_future(host.serve_until_task_ends())
+    await asyncio.sleep(0)
+    host.stop("enough")
+    theirs.setblocking(True)
+    assert await asyncio.to_thread(theirs.recv, 1, socket.MSG_PEEK)
+    theirs.close()  # which resets the connection, since there is something unread
+    assert await asyncio.wait_for(serving, 30) is None

@@ -116,3 +116,13 @@ async def test_what_is_painted_while_a_piece_is_taken_is_not_lost(painter: SlowP
     painter.may.set()
     await queue.wait_until_painted()
     assert "word" in all_of(queue)
+
+
+async def test_who_draws_is_told_when_nothing_is_being_painted_any_more(painter: SlowPainter) -> None:
+    told: list[bool] = []
+    queue = BlockQueue(painter, lambda: told.append(queue.is_painting))
+    queue.add(AnswerText(LONG), 80)
+    painter.may.set()
+    await queue.wait_until_painted()
+    assert told[0], "the text is drawn while other blocks are painted"
+    assert not told[-1]

@@ -9,6 +9,8 @@ from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
+from prompt_toolkit.buffer import CompletionState
+from prompt_toolkit.completion import Completion
 
 from pigeon.frontends.terminal.screen.completion import ChatCompleter
 from pigeon.frontends.terminal.screen.input_history import KEPT, LONGEST, InputHistory
@@ -103,3 +105,21 @@ def test_the_file_is_private_short_and_never_the_reason_for_a_failure(tmp_path: 
     assert len(path.read_bytes().splitlines()) == KEPT
     assert list(InputHistory(NOWHERE).load_history_strings()) == []
     InputHistory(NOWHERE).store_string("lost")
+
+
+async def test_tab_goes_to_the_next_of_several_completions_and_else_inserts_the_only_one() -> None:
+    files = ProjectFiles(lambda: NOWHERE, {}, NOWHERE)
+    names = {"model": "choose the model", "modes": "", "quit": "leave"}
+    written = InputLine(ChatCompleter(names, files, {}), InputHistory(NOWHERE), lambda: 0.0, lambda path: False)
+    written.set_text("/qu")
+    # Typing has begun to look for completions, and has found none yet.
+    written.buffer.complete_state = CompletionState(written.buffer.document, [])
+    written.complete()
+    assert written.text == "/quit "
+    written.set_text("/mo")
+    shown = [Completion("model ", -2), Completion("modes ", -2)]
+    written.buffer.complete_state = CompletionState(written.buffer.document, shown)
+    written.complete()
+    assert written.text == "/model "
+    written.complete()
+    assert written.text == "/modes "

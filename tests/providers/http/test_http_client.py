@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import gc
 import gzip
 import os
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.request import getproxies_environment, proxy_bypass_environment
@@ -22,6 +23,7 @@ from pigeon.providers.errors import from_exception
 from pigeon.providers.http import client as http
 from pigeon.providers.http import connection_pool
 from pigeon.providers.http.client import HttpClient, HttpResponse, route_to
+from pigeon.providers.http.connection_pool import ServerConnection
 from pigeon.providers.http.network_errors import InvalidProxy, InvalidURL
 from pigeon.providers.http.recorders import HttpRequest
 from pigeon.providers.request import RequestPolicy
@@ -410,12 +412,12 @@ async def test_a_text_has_a_limit(client: HttpClient) -> None:
         await answer.drop()
 
 
-async def begin_answer(client: HttpClient, server: BareServer) -> tuple[Peer, HttpResponse]:
-    """An answer of which the first piece has come."""
+async def begin_answer(client: HttpClient, server: BareServer, rest: bytes = b"0\r\n\r\n") -> tuple[Peer, HttpResponse]:
+    """An answer of which the first piece has come, and this after it."""
     task = asyncio.ensure_future(client.send(to(server.url)))
     peer = await server.accept()
     await peer.request()
-    await peer.send(b"HTTP/1.1 200 X\r\ntransfer-encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n")
+    await peer.send(b"HTTP/1.1 200 X\r\ntransfer-encoding: chunked\r\n\r\n2\r\nhi\r\n" + rest)
     answer = await task
     assert await answer.read_chunk() == b"hi"
     return peer, answer
@@ -496,3 +498,44 @@ async def test_closing_the_client_closes_what_was_released(client: HttpClient) -
         answer.release()
         await client.aclose()
         assert await peer.some() == b""
+
+
+async def test_connections_that_are_over_are_forgotten(client: HttpClient) -> None:
+    async with BareServer() as server:
+        for _ in range(5):
+            peer, answer = await begin_answer(client, server, rest=b"")
+            await answer.drop()
+            assert await peer.some() == b""
+        gc.collect()
+        left = [one for one in gc.get_objects() if isinstance(one, ServerConnection)]
+        assert len(left) <= 1, "the last one may still be known to the task that closes it"
+
+
+async def test_a_recorder_learns_of_an_answer_that_was_released_before_the_client_closed() -> None:
+    seen: list[str] = []
+
+    class Recorder:
+        def on_request_start(self, request: HttpRequest) -> int:
+            return 1
+
+        def on_response_started(self, number: int, status: int, headers: Mapping[str, str]) -> None:
+            seen.append("started")
+
+        def on_body_piece(self, number: int, piece: bytes | None) -> None:
+            seen.append("piece" if piece else "end")
+
+        def on_exchange_failed(self, number: int, error: Exception) -> None:
+            seen.append("failed")
+
+        def on_response_dropped(self, number: int) -> None:
+            seen.append("dropped")
+
+        def on_client_closed(self) -> None:
+            seen.append("closed")
+
+    client = HttpClient({}, recorders=[Recorder()])
+    async with BareServer() as server:
+        _, answer = await begin_answer(client, server)
+        answer.release()
+        await client.aclose()
+    assert seen == ["started", "piece", "dropped", "closed"]
