@@ -34,6 +34,12 @@ RULES = [
         {"name": "edit", "arguments": EDIT}]}},
     {"when": {"user": "edit it"}, "reply": {"thinking": "Let me see.", "text": "I will look.", "toolCalls": [
         {"name": "read", "arguments": {"path": "open.txt"}}]}},
+    {"when": {"user": "CHILD"}, "reply": "All is **well**."},
+    {"when": {"user": "PLAN AND DO", "toolResult": "accepted"}, "reply": "Done."},
+    {"when": {"user": "PLAN AND DO", "toolResult": "well"}, "reply": {"toolCalls": [
+        {"name": "submit_plan", "arguments": {"plan": "1. Read it"}}]}},
+    {"when": {"user": "PLAN AND DO"}, "reply": {"toolCalls": [
+        {"name": "task", "arguments": {"prompt": "CHILD", "title": "Look around", "agent": "explore"}}]}},
     {"when": {"user": "run forever"}, "reply": {"toolCalls": [
         {"name": "bash", "arguments": {"command": "echo forever; sleep 600"}}]}},
 ]  # fmt: skip
@@ -64,6 +70,22 @@ def run_conversation(folders: AgentFolders, *program: str) -> dict[str, Any]:
     assert ended.returncode == 0, ended.stderr
     said: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
     return said
+
+
+def test_the_typescript_sdk_sees_agents_and_accepts_a_plan(folders: AgentFolders) -> None:
+    package = npm_package(*TYPESCRIPT)
+    said = run_conversation(folders, node(), str(CLIENTS / "acp_agents.mjs"), str(package))
+    assert "plan" in said["modes"]
+    assert said["modeUpdates"] == ["plan", "yolo"]
+    first = said["calls"][0]["toolCallId"]
+    agent = [call for call in said["calls"] if call["toolCallId"] == first]
+    assert [call["title"] for call in agent if call.get("title")][-1] == "Look around"
+    assert agent[-1]["status"] == "completed"
+    assert [piece["content"]["text"] for piece in agent[-1]["content"]] == ["All is **well**."]
+    (question,) = said["questions"]
+    assert [option["optionId"] for option in question["options"]] == ["Accept", "Change", "Refuse"]
+    assert [piece["content"]["text"] for piece in question["call"]["content"]] == ["1. Read it"]
+    assert said["ended"] == "end_turn"
 
 
 def test_the_typescript_sdk_edits_in_version_1(folders: AgentFolders) -> None:

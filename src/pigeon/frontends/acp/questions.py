@@ -8,7 +8,7 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from pigeon.frontends.acp.editions.edition import Edition
-from pigeon.frontends.acp.editions.tool_views import proposed_pieces, view_of_call
+from pigeon.frontends.acp.editions.tool_views import BlockPiece, ToolView, proposed_pieces, text_block, view_of_call
 from pigeon.frontends.acp.incoming import ElicitationResult, PermissionResult
 from pigeon.frontends.acp.rpc_errors import PeerGone, RpcError
 from pigeon.frontends.acp.rpc_peer import RpcPeer
@@ -16,13 +16,16 @@ from pigeon.sdk.host_calls import PermissionAnswer, PermissionRequest, Question
 from pigeon.wire import codec
 from pigeon.wire.base import Absent, Json, value_or_default
 from pigeon.wire.dialogs import (
+    ACCEPT_PLAN,
     ALLOW_ALWAYS,
     ALLOW_ONCE,
     DENY,
+    PLAN_QUESTION,
     ConfirmRequest,
     EditorRequest,
     InputRequest,
     SelectRequest,
+    find_asked_plan,
 )
 from pigeon.wire.errors import BadRecord
 
@@ -33,7 +36,8 @@ FIELD = "answer"
 
 
 class EditorQuestions:
-    """Asks the person at the editor for one session; `runs` says whether a prompt is under way there."""
+    """Asks the person at the editor for one session; `runs` says whether a prompt is under way there, `find_plan_call`
+    which call submits a plan."""
 
     def __init__(
         self,
@@ -41,6 +45,7 @@ class EditorQuestions:
         edition: Edition,
         session_id: Callable[[], str],
         runs: Callable[[], bool],
+        find_plan_call: Callable[[str], str | None],
         cwd: str,
         home: str,
     ) -> None:
@@ -48,6 +53,7 @@ class EditorQuestions:
         self._edition = edition
         self._session_id = session_id
         self._runs = runs
+        self._find_plan_call = find_plan_call
         self._cwd = cwd
         self._home = home
         self._open = 0
@@ -69,7 +75,9 @@ class EditorQuestions:
         return ANSWERS.get(answer.outcome.option_id or "", "deny")
 
     async def ask_dialog(self, question: Question) -> str | bool | None:
-        """Returns the answer to an extension's question, or None if there was no answer."""
+        """Returns the answer to a question about a plan or of an extension, or None if there was no answer."""
+        if isinstance(question, SelectRequest) and (plan := find_asked_plan(question)) is not None:
+            return await self._ask_about_plan(question, plan)
         if not self._edition.can_show_forms:
             return None
         title = question.title
@@ -80,6 +88,22 @@ class EditorQuestions:
         if not isinstance(answer, ElicitationResult) or answer.action != "accept":
             return None
         return _value_of_answer(question, (answer.content or {}).get(FIELD))
+
+    async def _ask_about_plan(self, question: SelectRequest, plan: str) -> str | None:
+        """A plan is shown in the call that submits it, and accepted as other calls are."""
+        call_id = self._find_plan_call(plan) or question.id
+        view = ToolView(
+            call_id=call_id, title=PLAN_QUESTION, kind="switch_mode", content=[BlockPiece(text_block(plan))]
+        )
+        options: list[Json] = [
+            {"optionId": name, "name": name, "kind": "allow_once" if name == ACCEPT_PLAN else "reject_once"}
+            for name in question.options
+        ]
+        params = self._edition.permission_params(view, PLAN_QUESTION, options)
+        answer = await self._ask_client("session/request_permission", params, PermissionResult)
+        if not isinstance(answer, PermissionResult) or answer.outcome.outcome != "selected":
+            return None
+        return answer.outcome.option_id if answer.outcome.option_id in question.options else None
 
     async def _ask_client(self, method: str, params: dict[str, Json], kind: type[object]) -> object:
         """Returns the client's answer, or None if it cannot be asked or its answer does not fit."""

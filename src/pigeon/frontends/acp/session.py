@@ -230,6 +230,10 @@ class EditorSession:
 
     # Events
 
+    def find_plan_call(self, plan: str) -> str | None:
+        """The id of the call that submits this plan."""
+        return self._translator.find_running_call("plan", plan)
+
     async def _follow_events(self, events: AsyncIterator[object]) -> None:
         try:
             await self._handle_events(events)
@@ -266,6 +270,8 @@ class EditorSession:
         elif isinstance(event, ToolExecutionEnd):
             if event.tool_name in list_plan_tool_names():
                 await reports.send_plan()
+            elif _has_decided_plan(event):
+                await reports.send_options()
         elif isinstance(event, TodoAutoClear):
             await reports.send_plan()
         elif isinstance(event, SessionInfoChanged):
@@ -297,3 +303,8 @@ class EditorSession:
             turn.end(end)
             # Usage is sent only once: clients add it up.
             end = replace(end, usage=None)
+
+
+def _has_decided_plan(event: ToolExecutionEnd) -> bool:
+    """Whether a person has decided about a plan, after which another mode may be in force."""
+    return isinstance(event.result.details, dict) and "decision" in event.result.details

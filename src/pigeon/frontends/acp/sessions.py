@@ -346,8 +346,14 @@ class EditorSessions:
             session = self._sessions.get(opened[0]) if opened else None
             return session is not None and session.is_running
 
+        def find_plan_call(plan: str) -> str | None:
+            session = self._sessions.get(opened[0]) if opened else None
+            return None if session is None else session.find_plan_call(plan)
+
         cwd = beginning.cwd
-        questions = EditorQuestions(self._peer, self._edition, lambda: opened[0], is_running, cwd, self._home)
+        questions = EditorQuestions(
+            self._peer, self._edition, lambda: opened[0], is_running, find_plan_call, cwd, self._home
+        )
         try:
             conversation = await _begin_uncancelled(
                 self._begin(beginning, questions.ask_permission, questions.ask_dialog)

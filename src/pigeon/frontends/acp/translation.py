@@ -25,6 +25,7 @@ from pigeon.frontends.acp.editions.tool_views import (
     kind_of_tool,
     outcome_pieces,
     parse_command_end,
+    progress_pieces,
     raw_output_of,
     text_block,
     view_of_call,
@@ -232,6 +233,13 @@ class EventTranslator:
     def find_call(self, call_id: str) -> ShownCall | None:
         return self._calls.get(call_id)
 
+    def find_running_call(self, argument: str, value: str) -> str | None:
+        """The id of the newest running call with this argument."""
+        for call_id, call in reversed(self._calls.items()):
+            if call.runs and isinstance(call.arguments, dict) and call.arguments.get(argument) == value:
+                return call_id
+        return None
+
     def status_of(self, call_id: str) -> CallStatus | None:
         call = self._calls.get(call_id)
         return None if call is None else "in_progress" if call.runs else "pending"
@@ -288,7 +296,7 @@ class EventTranslator:
             call.set_output(text_of(event.partial_result.content))
             call.show_soon(lambda: self._show_output(event.tool_call_id, call))
         else:
-            pieces = outcome_pieces(event.tool_name, event.partial_result, False)
+            pieces = progress_pieces(event.tool_name, event.partial_result)
             if pieces:
                 self._send_updates(
                     self._edition.tool_call_updates(ToolView(call_id=event.tool_call_id, content=pieces))

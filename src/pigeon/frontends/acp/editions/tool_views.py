@@ -81,7 +81,7 @@ def kind_of_tool(name: str) -> str:
     kind = facts_of(name).kind
     if kind == "other":
         return "fetch" if "fetch" in name or "web" in name else "other"
-    return "think" if kind == "plan" else kind
+    return "think" if kind in ("plan", "agent") else kind
 
 
 def view_of_call(call_id: str, name: str, arguments: Json, cwd: str, home: str) -> ToolView:
@@ -119,6 +119,8 @@ def outcome_pieces(name: str, outcome: ToolOutcome, is_error: bool) -> list[Tool
     kind = facts_of(name).kind
     if kind in ("edit", "plan") and not is_error:
         return []
+    if kind == "agent":
+        return [BlockPiece(text_block(_answer_of_agent(text_of(outcome.content))))] if outcome.content else []
     pieces: list[ToolPiece] = []
     for block in outcome.content:
         if isinstance(block, TextContent) and not block.text:
@@ -126,6 +128,23 @@ def outcome_pieces(name: str, outcome: ToolOutcome, is_error: bool) -> list[Tool
         plain = isinstance(block, TextContent) and kind != "other"
         pieces.append(BlockPiece(text_block(fence_text(text_of_block(block))) if plain else content_block(block)))
     return pieces
+
+
+def progress_pieces(name: str, outcome: ToolOutcome) -> list[ToolPiece]:
+    """What a call has shown so far; of an agent, what it has done and is doing."""
+    if facts_of(name).kind != "agent":
+        return outcome_pieces(name, outcome, False)
+    lines = text_of(outcome.content).splitlines()
+    return [BlockPiece(text_block("\n".join(f"* `{line.replace('`', chr(39))}`" for line in lines)))] if lines else []
+
+
+def _answer_of_agent(text: str) -> str:
+    """The answer of an agent, without the lines for the model that follow it."""
+    answer, found, rest = text.rpartition("\n\nAgent: ")
+    if not found:
+        return text
+    about = [line for line in rest.split("\n")[1:] if line.startswith("Its changes are on the branch ")]
+    return "\n\n".join([answer, *about])
 
 
 def parse_command_end(outcome: ToolOutcome, is_error: bool) -> tuple[str, int | None]:
