@@ -332,9 +332,9 @@ class ServedPigeon(PigeonServer):
         self.models = models
         super().__init__(folders, "--root", str(folders.work), "--model", "fake/fake-1")
 
-    def new_session(self) -> str:
+    def new_session(self, **more: Any) -> str:
         """A session in the folder of this server."""
-        return str(self.call("POST", "/api/sessions", {"cwd": str(self.folders.work)})["id"])
+        return str(self.call("POST", "/api/sessions", {"cwd": str(self.folders.work), **more})["id"])
 
 
 class Tab(BrowserPage):
@@ -408,6 +408,16 @@ class Tab(BrowserPage):
             "!document.querySelector('[aria-busy]') && !document.getElementById('composer').hidden"
             " && document.getElementById('stop').hidden && document.getElementById('live').children.length === 0"
         )
+
+
+def found_by_axe(tab: Tab, source: str) -> list[object]:
+    """What is serious or critical, with the elements it is about."""
+    tab.ask(f"{source};1")
+    shown = "({id, nodes}) => [id, ...nodes.map(one => one.html.slice(0, 120) + one.failureSummary.slice(0, 300))]"
+    serious = "found.violations.filter(one => ['serious', 'critical'].includes(one.impact))"
+    found = tab.ask(f"axe.run().then(found => {serious}.map({shown}))")
+    assert isinstance(found, list)
+    return found
 
 
 class PageReader(HTMLParser):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fakes.model_server import Call, Gate, ModelServer, Text, Thinking, said_in
-from support.browser import ALT, EDIT, NEEDS_BROWSER, PARSER, PHONE, Browser, ServedPigeon, Tab
+from support.browser import ALT, EDIT, NEEDS_BROWSER, PARSER, PHONE, Browser, ServedPigeon, Tab, found_by_axe
 from support.installed_programs import npm_source
 
 pytestmark = NEEDS_BROWSER
@@ -485,32 +485,22 @@ def test_nothing_serious_is_found_by_axe(tab: Tab, browser: Browser, served: Ser
     tab.shows("Allow once", ".permission")
     phone = Tab(browser, served, tab.ask("new URLSearchParams(location.search).get('session')"), PHONE, "dark")
     phone.shows("return sorted(parts)", ".permission ins")
-    assert _found_by_axe(phone, source) == []
+    assert found_by_axe(phone, source) == []
     tab.answer(1)
     tab.wait_until_settled()
     phone.wait_until_settled()
     phone.press("c", ALT)
     phone.until("document.querySelector('.review .diff')?.checkVisibility()")
-    assert _found_by_axe(phone, source) == []
+    assert found_by_axe(phone, source) == []
     tab.press("f", ALT)
     tab.type("sort")
     tab.until("document.querySelector('.hits li')")
-    assert _found_by_axe(tab, source) == []
+    assert found_by_axe(tab, source) == []
     tab.press("Escape")
     tab.press("n", ALT)
     tab.until("document.querySelector('dialog .folders li')")
-    assert _found_by_axe(tab, source) == []
+    assert found_by_axe(tab, source) == []
     phone.close()
-
-
-def _found_by_axe(tab: Tab, source: str) -> list[object]:
-    """What is serious or critical, with the elements it is about."""
-    tab.ask(f"{source};1")
-    shown = "({id, nodes}) => [id, ...nodes.map(one => one.html.slice(0, 120) + one.failureSummary.slice(0, 300))]"
-    serious = "found.violations.filter(one => ['serious', 'critical'].includes(one.impact))"
-    found = tab.ask(f"axe.run().then(found => {serious}.map({shown}))")
-    assert isinstance(found, list)
-    return found
 
 
 def test_a_session_of_five_thousand_messages_opens_at_once(

@@ -11,6 +11,8 @@ import { explainNoModel, goTo, Search, showBranches, showHelp } from "./panels.j
 let conversation = null;
 let asked = 0;  // how many questions are open
 let reviewed = null;  // the window with the changes
+let agentsPart = null;
+let agents = null;    // what is known of agents and of the background, once there is something
 
 const commands = {
   new: { about: "a new session", run: () => sessions.chooseFolder() },
@@ -19,6 +21,8 @@ const commands = {
   search: { about: "search this conversation", run: () => search.open(conversation) },
   branches: { about: "go to another branch", run: () => branches() },
   changes: { about: "what this session has changed in files", run: () => review() },
+  agents: { about: "agents, and what runs in the background", run: () => openAgents() },
+  plan: { about: "plan first: nothing is changed before you accept a plan", run: () => composer.setMode("plan") },
   export: { about: "this conversation as a page", run: () => exportPage() },
   help: { about: "keyboard shortcuts", run: showHelp },
 };
@@ -41,7 +45,8 @@ async function show(id, push = true) {
   closeSide();
   if (conversation?.id === id) return composer.focus();
   conversation?.close();
-  conversation = null;
+  agents?.close();
+  conversation = agents = null;
   byId("notices").replaceChildren();
   byId("search").hidden = true;
   showChanges();
@@ -55,6 +60,7 @@ async function show(id, push = true) {
     answered: (question, outcome) => questions.resolved(question, outcome),
     editor: (text) => composer.setText(text),
     ended: (how) => { if (conversation === made) attention.tell(id, titleOf(), how ?? "The answer is complete."); },
+    work: (record) => { if (conversation === made) showWork(record); },
     connection: showConnection,
     refused: (error) => refused(error),
   });
@@ -105,6 +111,7 @@ function changed(what) {
   if (what === "state" || what === "running") showTitle();
   if (what === "changes") showChanges();
   if (["entries", "running", "models", "state"].includes(what)) showEmpty();
+  if (what === "stats") agents?.settled();
   if (what === "running") sessions.load().then(showTitle).catch(() => {});
 }
 
@@ -121,6 +128,39 @@ function showChanges() {
   byId("review").hidden = count === 0;
   byId("review").replaceChildren(element("span", { class: "word" }, "Changes"), " ", element("span", { class: "count" }, String(count)), element("span", { class: "unseen" }, count === 1 ? " file" : " files"));
   if (reviewed?.isOpen) reviewed.changed();
+}
+
+// Agents and jobs: an event about one, or null for those that there were before.
+async function showWork(record) {
+  const shown = conversation;
+  if (!record) {
+    const [found, { jobs }] = await Promise.all([shown.ask("get_agents"), shown.ask("get_jobs")]).catch(() => [{ agents: [] }, { jobs: [] }]);
+    if (!found.agents.length && !jobs.length) return;
+  }
+  const view = await agentsOf(shown);
+  if (record) view?.take(record);
+}
+
+// The part of the page that shows them is loaded once.
+async function agentsOf(shown) {
+  // One promise, so that events keep their order while it is loaded.
+  agentsPart ??= import("./agents.js");
+  const { Agents } = await agentsPart;
+  if (conversation !== shown) return null;
+  if (!agents) {
+    agents = new Agents(shown, (cost) => { shown.agentsCost = cost; composer.changed("stats"); });
+    shown.agents = agents;
+    agents.load().catch(() => {});
+  }
+  return agents;
+}
+
+async function openAgents() {
+  try {
+    const view = await agentsOf(conversation);
+    await view?.load();
+    if (!document.querySelector("dialog[open]")) view?.openAll();
+  } catch (error) { notice(error.message, { kind: "error" }); }
 }
 
 function showTitle() {
@@ -236,6 +276,8 @@ byId("menu-find").addEventListener("click", inMenu(() => search.open(conversatio
 byId("menu-branches").addEventListener("click", inMenu(branches));
 byId("rename").addEventListener("click", inMenu(askName));
 byId("compact").addEventListener("click", inMenu(() => compact("")));
+byId("menu-agents").addEventListener("click", inMenu(() => openAgents()));
+byId("background").addEventListener("click", () => conversation?.sendToBackground());
 byId("export").addEventListener("click", inMenu(exportPage));
 byId("menu-help").addEventListener("click", inMenu(showHelp));
 byId("delete").addEventListener("click", inMenu(askDelete));
@@ -261,7 +303,7 @@ document.addEventListener("click", (event) => { if (!event.target.closest("#menu
 
 const withAlt = {
   KeyK: () => { openSide(); byId("filter").select(); }, KeyN: () => sessions.chooseFolder(), KeyF: () => conversation && search.open(conversation),
-  KeyB: () => conversation && branches(), KeyC: () => conversation && review(), KeyM: () => composer.chooseModel(), KeyT: () => byId("thinking").focus(),
+  KeyB: () => conversation && branches(), KeyC: () => conversation && review(), KeyA: () => conversation && openAgents(), KeyG: () => conversation?.sendToBackground(), KeyM: () => composer.chooseModel(), KeyT: () => byId("thinking").focus(),
   KeyJ: () => conversation?.toNewest(), KeyI: () => composer.focus(),
 };
 document.addEventListener("keydown", (event) => {

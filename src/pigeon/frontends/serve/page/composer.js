@@ -41,7 +41,7 @@ export class Composer {
     addEventListener("dragleave", (event) => { if (!event.relatedTarget) document.body.classList.remove("dropping"); });
     addEventListener("drop", (event) => { document.body.classList.remove("dropping"); this._files(event.dataTransfer?.files, event); });
     byId("model").addEventListener("click", () => this.chooseModel());
-    byId("approval").addEventListener("change", (event) => this._setMode(event.target.value));
+    byId("approval").addEventListener("change", (event) => this.setMode(event.target.value));
     byId("thinking").addEventListener("change", (event) => this._setLevel(event.target.value));
   }
 
@@ -106,7 +106,7 @@ export class Composer {
     place.hidden = false;
   }
 
-  async _setMode(mode) {
+  async setMode(mode) {
     try { await this.conversation.ask("set_approval_mode", { mode }); } catch (error) { notice(error.message, { kind: "error" }); }
     await this._learnMode().catch(() => {});
   }
@@ -129,7 +129,7 @@ export class Composer {
       else this._showLevels();
     }
     // Another browser may have changed it meanwhile.
-    if (what === "running") this._learnMode().catch(() => {});
+    if (what === "running" || what === "mode") this._learnMode().catch(() => {});
     if (what === "stats") this._showSpent(conversation.stats);
     if (what === "queue") this._showQueue(conversation.queue);
   }
@@ -415,7 +415,9 @@ export class Composer {
 
   _showSpent(stats) {
     const usage = stats?.contextUsage;
-    const cost = stats?.cost ? `$${stats.cost < 0.1 ? stats.cost.toFixed(4) : stats.cost.toFixed(2)}` : "$0";
+    // What agents that work have cost is not part of the statistics yet.
+    const sum = (stats?.cost ?? 0) + (this.conversation?.agentsCost ?? 0);
+    const cost = sum ? `$${sum < 0.1 ? sum.toFixed(4) : sum.toFixed(2)}` : "$0";
     const percent = typeof usage?.percent === "number" ? Math.round(usage.percent) : null;
     const full = percent === null ? null : element("span", { class: percent > 80 ? "context full" : "context" },
       element("meter", { min: 0, max: 100, high: 80, value: percent, "aria-label": "Context used" }), `${percent}%`);

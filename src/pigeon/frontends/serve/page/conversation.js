@@ -26,7 +26,7 @@ function wrap(button) {
 
 export class Conversation {
   // `on` has changed(what) when something of `state`, `stats`, `queue`, `changes` or `running` has, question(record),
-  // answered(id), refused(error), editor(text).
+  // answered(id), refused(error), editor(text), work(record) of agents and of what runs in the background, or null for what there was before.
   constructor(id, on) {
     this.id = id;
     this.on = on;
@@ -61,7 +61,7 @@ export class Conversation {
     this.scrolled = () => this._scrolled();
     this.toggled = (event) => { if (event.target.dataset?.call && this.byHand) this.unfolded.set(event.target.dataset.call, event.target.open); };
     this.clicked = (event) => { this.byHand = event.target.closest("summary") !== null; this._copy(event.target.closest("button.copy")); wrap(event.target.closest("button.wrap")); };
-    this.ticking = setInterval(() => { this._showStatus(); this.calls.tick(); }, 1000);
+    this.ticking = setInterval(() => { this._showStatus(); this.calls.tick(); this._showBackground(); }, 1000);
     this.scroll.addEventListener("scroll", this.scrolled, { passive: true });
     this.scroll.addEventListener("toggle", this.toggled, true);
     this.scroll.addEventListener("click", this.clicked, true);
@@ -78,6 +78,7 @@ export class Conversation {
     this.connection.open(info.openSeq ?? (awake ? info.seq : null));
     await Promise.all([this._load(), this.refreshState(), this.refreshStats()]);
     this.refreshChanges().catch(() => {});
+    this.on.work(null);
     if (!awake && this.state.isStreaming) await this._seeOpenWork();
   }
 
@@ -99,6 +100,7 @@ export class Conversation {
     this.connection.close();
     clearInterval(this.ticking);
     this._say("");
+    byId("background").hidden = true;
     this.scroll.removeEventListener("scroll", this.scrolled);
     this.scroll.removeEventListener("toggle", this.toggled, true);
     this.scroll.removeEventListener("click", this.clicked, true);
@@ -390,6 +392,23 @@ export class Conversation {
     byId("status").replaceChildren(...(shown ? [element("span", { class: "working" }, shown)] : []));
   }
 
+  // The command that the model waits for since a while, and that could go on in the background.
+  get longCommand() {
+    const long = [...this.calls.running].filter(([, call]) => call.command && !call.asked && now() - call.since > LONG);
+    return long.at(-1)?.[0] ?? null;
+  }
+
+  _showBackground() {
+    byId("background").hidden = this.longCommand === null;
+  }
+
+  async sendToBackground() {
+    const call = this.longCommand;
+    if (call === null) return;
+    try { await this.ask("background_tool", { toolCallId: call }); say("The command goes on in the background."); } catch (error) { notice(error.message, { kind: "error", key: "background" }); }
+    this._showBackground();
+  }
+
   // Whether the agent waits for an answer of the reader.
   asks(waits) {
     this.waits = waits;
@@ -403,17 +422,20 @@ export class Conversation {
   }
 
   _event(record) {
+    // What an agent does that was started here is asked for when the reader wants to see it.
+    if (record.agentId && record.type !== "extension_ui_request") return;
     switch (record.type) {
       case "message_update": return this._delta(record.assistantMessageEvent);
       case "message_start": return this._messageStart(record.message);
       case "message_end": return this._messageEnd(record.message);
       case "tool_execution_start": return this._toolStart(record);
       case "tool_execution_update": return this.calls.update(record.toolCallId, record.partialResult);
-      case "tool_execution_end": this.calls.end(record.toolCallId, record.isError); return this.refresh();
+      case "tool_execution_end": this.calls.end(record.toolCallId, record.isError); this._showBackground(); if (record.result?.details?.decision) this.on.changed("mode"); return this.refresh();
       case "agent_start": this._setRunning(true); return this._say("Working");
       case "turn_start": return this._say("Waiting for the model");
       case "turn_end": return this.refresh();
       case "agent_settled": return this._settled(record);
+      case "agent_changed": case "job_changed": return this.on.work(record);
       case "queue_update": this.queue = record.items ?? []; return this.on.changed("queue");
       case "compaction_start": return this._say("Making room in the context: a summary is being written");
       case "compaction_end": return this._compacted(record);
@@ -479,7 +501,7 @@ export class Conversation {
 
   _toolStart(record) {
     this.toolsRan = true;
-    const found = this.calls.start(record.toolCallId, record.toolName);
+    const found = this.calls.start(record.toolCallId, record.toolName, typeof record.args?.command === "string");
     if (!found && this.atEnd) this.refresh();
     this._say(`Running ${named(record.toolName)}`);
   }
@@ -492,6 +514,7 @@ export class Conversation {
   _settled(record) {
     this._setRunning(false);
     this.calls.clear();
+    this._showBackground();
     this._finishAll();
     this._say("");
     const how = has(ENDS, record.reason) ? ENDS[record.reason] : null;

@@ -241,6 +241,7 @@ export class RunningCalls {
     this.place = place;       // finds the card of a call by its id
     this.running = new Map();
     this.asked = new Set();   // the calls that the reader is asked about
+    this.over = new Map();    // calls that have ended, whose results are not on record yet, and whether they have failed
   }
 
   // Whether the reader is asked about a call: the question shows what it would do, so its card is folded meanwhile.
@@ -252,9 +253,9 @@ export class RunningCalls {
     if (card) this.attach(card);
   }
 
-  start(id, name) {
+  start(id, name, command = false) {
     const asked = this.asked.has(id);
-    this.running.set(id, { name, text: "", since: now(), output: null, asked });
+    this.running.set(id, { name, command, text: "", since: now(), output: null, asked });
     const card = this.place(id);
     if (card) this.attach(card);
     return card !== null;
@@ -262,7 +263,8 @@ export class RunningCalls {
 
   update(id, result) {
     const call = this.running.get(id);
-    if (!call) return;
+    // What an agent does stands above the message box (agents.js).
+    if (!call || result?.details?.agentId) return;
     const text = (result?.content ?? []).filter((block) => block.type === "text").map((block) => block.text).join("");
     call.text = text.length > MOST_OUTPUT ? "…" + text.slice(-MOST_OUTPUT) : text;
     this.frames.ask(call.painter ??= { paint: () => this._paint(id) });
@@ -271,10 +273,11 @@ export class RunningCalls {
   end(id, failed) {
     const card = this.place(id);
     this.running.delete(id);
+    this.over.set(id, failed);
     if (card) this.mark(card, failed ? "failed" : "done");
   }
 
-  clear() { this.running.clear(); this.asked.clear(); }
+  clear() { this.running.clear(); this.asked.clear(); this.over.clear(); }
 
   // Once a second: say how long calls have been running.
   tick() {
@@ -286,6 +289,10 @@ export class RunningCalls {
 
   // Cards that were drawn anew get their output back.
   attachAll() {
+    for (const [id, failed] of this.over) {
+      const card = this.place(id);
+      if (card?.querySelector("summary > .none")) this.mark(card, failed ? "failed" : "done");
+    }
     for (const id of this.running.keys()) {
       const card = this.place(id);
       if (card) this.attach(card);

@@ -5,7 +5,7 @@ import { byId, element, notice, openWindow, timeAgo, typing } from "./dom.js";
 const KEYS = [
   ["Enter", "Send; while the agent works, steer it"], ["Shift+Enter", "New line"], ["Alt+Enter", "Queue: send when the agent has finished"],
   ["Esc", "Stop the agent, or close what is open"], ["↑ ↓ Enter Esc", "With an empty box: select an answer, take it, or decline"], ["Alt+K", "Sessions"], ["Alt+N", "New session"],
-  ["Alt+F", "Search this conversation"], ["Alt+B", "Other branches"], ["Alt+C", "Changes of this session in files"], ["Alt+M", "Model"], ["Alt+T", "Thinking level"],
+  ["Alt+F", "Search this conversation"], ["Alt+B", "Other branches"], ["Alt+C", "Changes of this session in files"], ["Alt+A", "Agents and background"], ["Alt+G", "Let the running command go on in the background"], ["Alt+M", "Model"], ["Alt+T", "Thinking level"],
   ["Alt+J", "Newest message"], ["Alt+I", "Message box"], ["↑", "In an empty box: your previous messages"], ["/  @", "In the box: commands, files"], ["?", "This help"],
 ];
 

@@ -18,6 +18,9 @@ const TYPED_WITHIN = 1000;
 // What the answer was to a question that another browser has answered.
 const ANSWERED = { once: "allowed once", session: "allowed for this session", denied: "denied" };
 const ASKING = ["select", "confirm", "input", "editor"];
+// The question about a plan, which follows it, and the answer with which one says what should change.
+const PLAN = "Accept this plan?";
+const CHANGE = "Change";
 const HINT = "Enter to select, Esc to decline";
 const ARROWS = { ArrowUp: -1, ArrowLeft: -1, ArrowDown: 1, ArrowRight: 1 };
 
@@ -157,7 +160,9 @@ export class Questions {
   _ask(record) {
     if (this.open.has(record.id)) return;
     const permission = Boolean(record.toolCallId);
-    const title = element("h2", { id: `question-${record.id}`, dir: "auto" }, named(record.title));
+    const plan = record.method === "select" && record.title.startsWith(`${PLAN}\n\n`) ? record.title.slice(PLAN.length).trim() : null;
+    const heading = named(plan === null ? record.title : PLAN);
+    const title = element("h2", { id: `question-${record.id}`, dir: "auto" }, heading);
     const body = element("div", { class: "about-it body" });
     const form = element("form", { class: "answers" });
     const made = element("section", { class: permission ? "question permission fresh" : "question fresh", role: "alertdialog", tabindex: "-1", "aria-labelledby": title.id },
@@ -169,7 +174,10 @@ export class Questions {
     made.chosen = 0;
     made.setEnabled = (enabled) => { for (const one of made.querySelectorAll("button, input, textarea")) one.disabled = !enabled; };
     this.open.set(record.id, made);
-    this[`_ask_${record.method}`](record, form, body);
+    if (plan === null) this[`_ask_${record.method}`](record, form, body);
+    else this._askPlan(record, plan, form, body);
+    const asker = record.agentId && this.conversation.agents?.titleOf(record.agentId);
+    if (asker) title.after(element("p", { class: "note" }, `For the agent ${named(asker)}`));
     made.choices = [...form.querySelectorAll("[data-choice]")];
     made.choices[0]?.classList.add("chosen");
     if (made.choices.length) form.append(element("p", { class: "note keys" }, HINT));
@@ -182,7 +190,7 @@ export class Questions {
       this._explain(record, body).finally(seen);
     } else seen();
     this.changed(this.open.size);
-    say(`${permission ? "Permission is needed" : "The agent asks"}: ${named(record.title)}`, true);
+    say(`${permission ? "Permission is needed" : "The agent asks"}: ${heading}`, true);
     const idle = now() - this.typedAt > TYPED_WITHIN && !this.box.value;
     const free = document.activeElement === document.body || (idle && document.activeElement === this.box);
     const field = form.querySelector("input, textarea");
@@ -217,6 +225,41 @@ export class Questions {
     form.append(...record.options.map((option, at) => this._choice(at, option, () => this._answer(record, { value: option }),
       /^deny|^no\b|^cancel/i.test(option) ? "deny" : at === 0 ? "first" : "")));
     if (!record.toolCallId) form.append(this._cancel(record));
+  }
+
+  // A plan is read like an answer, and scrolls. What should change is sent before the answer, so that the model reads both together.
+  _askPlan(record, plan, form, body) {
+    const choices = record.options.map((option, at) => this._choice(at, option, () => (option === CHANGE ? this._askChange(record, form, choices) : this._answer(record, { value: option })),
+      at === 0 ? "first" : option === record.options.at(-1) ? "deny" : ""));
+    form.append(...choices);
+    body.classList.add("plan");
+    body.tabIndex = 0;
+    body.setAttribute("role", "region");
+    body.setAttribute("aria-label", "The plan");
+    body.textContent = plan;
+    this.conversation.ask("render_html", { markdown: plan }).then(({ html }) => body.replaceChildren(rendered(html)), () => {});
+  }
+
+  _askChange(record, form, choices) {
+    const made = this.open.get(record.id);
+    const input = element("textarea", { rows: 3, "aria-label": "What should change?", placeholder: "What should change?" });
+    const back = element("button", { type: "button", class: "quiet", onclick: () => { made.choices = choices; form.replaceChildren(...choices); choices[1].focus(); } }, "Back");
+    form.onsubmit = async (event) => {
+      event.preventDefault();
+      if (!input.value.trim()) return void input.focus();
+      made.setEnabled(false);
+      try {
+        await this.conversation.ask("prompt", { message: input.value, streamingBehavior: "steer", clientMessageId: crypto.randomUUID?.() ?? `plan-${record.id}-${now()}` });
+        this._answer(record, { value: CHANGE }, true);
+      } catch (error) {
+        made.setEnabled(true);
+        notice(error.message, { kind: "error", key: "plan" });
+      }
+    };
+    // While words are wanted, no key selects an answer.
+    made.choices = [];
+    form.replaceChildren(input, element("button", { type: "submit", class: "first" }, "Send"), back);
+    input.focus();
   }
 
   _ask_confirm(record, form, body) {
@@ -274,7 +317,7 @@ export class Questions {
   _widget(record) {
     const key = record.statusKey ?? record.widgetKey;
     const lines = record.method === "setStatus" ? record.statusText : record.widgetLines?.join("\n");
-    const place = byId("status");
+    const place = byId("doing");
     const old = [...document.querySelectorAll(".widget")].find((one) => one.dataset.key === key);
     old?.remove();
     if (lines) place.before(element("div", { class: "widget lines", data: { key } }, lines));
