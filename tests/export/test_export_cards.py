@@ -171,3 +171,38 @@ def test_figures_that_make_no_sense_do_not_stop_the_chart(figure: float) -> None
     spent.add(Usage(input=int(figure), output=0, cost=Cost(total=figure)))
     assert "<svg" in chart_html([spent, spent])
     assert not re.search("nan|inf", chart_html([spent, spent]))
+
+
+def test_an_agent_is_headed_by_its_title_and_its_answer_is_prose() -> None:
+    text = "It is **here**.\n\nAgent: explore, id 0198-77\nChanged files: <a>.py"
+    details = {"agent": "explore", "agentId": "0198-77"}
+    made = card(
+        "task", {"prompt": "Find it, with lines", "title": "Find it", "agent": "explore"}, text, details=details
+    )
+    assert '<code>Find it</code> <span class="note">explore</span>' in made
+    assert "<strong>here</strong>" in made
+    assert '<p class="note">Changed files: &lt;a&gt;.py</p>' in made
+    assert "0198-77" not in made
+    assert "Find it, with lines" in made
+    untitled = card("task", {"prompt": "Find it"}, "No agent can be started", is_error=True)
+    assert "<code>Find it</code>" in untitled
+    assert "No agent can be started" in untitled
+
+
+@pytest.mark.parametrize(
+    ("details", "text", "seen", "unseen"),
+    [
+        ({"decision": "accepted"}, "carry it out now", "accepted", "carry it out now"),
+        ({"decision": "refused"}, "do not carry it out", "refused", "do not carry it out"),
+        ({"decision": []}, "odd", "odd", "accepted"),
+        (ABSENT, "could not be shown to anybody", "could not be shown to anybody", "accepted"),
+    ],
+)
+def test_a_plan_that_was_submitted_is_prose_with_what_was_decided(
+    details: Any, text: str, seen: str, unseen: str
+) -> None:
+    made = card("submit_plan", {"plan": "# Plan\n\n1. **Read**"}, text, details=details)
+    assert "<strong>Read</strong>" in made
+    assert seen in made
+    assert unseen not in made
+    assert "submit_plan" in card("submit_plan", {"plan": 3}, "invalid", is_error=True)

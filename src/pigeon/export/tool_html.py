@@ -78,7 +78,8 @@ def card_html(
 ) -> str:
     """The same for a result whose call is unknown; `id` is that of the call."""
     facts = facts_of_recorded(name)
-    make = _CARDS.get(facts.kind, _general_card) if facts.subject or facts.kind == "plan" else _general_card
+    make = _CARDS.get(facts.kind, _general_card) if facts.subject or facts.kind in _WITHOUT_SUBJECT else _general_card
+    make = _card_of_submitted_plan if set(arguments) == {"plan"} else make
     card = make(arguments, result, formatter) or _general_card(arguments, result, formatter)
     rest = {key: value for key, value in arguments.items() if key not in card.shown}
     given = _arguments_html(rest, formatter)
@@ -248,9 +249,49 @@ def _general_card(arguments: dict[str, Any], result: ToolResultMessage | None, f
     return Card(gist, body, lines=_count_lines(_text_of_result(result)), shown=shown)
 
 
+def _card_of_agent(
+    arguments: dict[str, Any], result: ToolResultMessage | None, formatter: TextFormatter
+) -> Card | None:
+    """The answer of an agent, as the answers of the conversation are shown; what follows it is for the model."""
+    text = _text_of_result(result)
+    answer, found, rest = text.rpartition("\n\nAgent: ")
+    about = rest.partition("\n")[2] if found else ""
+    body = _prose_html(answer if found else text, formatter)
+    body += f'<p class="note">{escape_html(about)}</p>' if about else ""
+    details = result.details if result is not None and isinstance(result.details, dict) else {}
+    agent = details.get("agent") or arguments.get("agent")
+    note = name_html(agent) if isinstance(agent, str) else ""
+    title = arguments.get("title")
+    gist = _to_one_line(title) if isinstance(title, str) and title.strip() else _main_argument(arguments)
+    return Card(gist, body, note=note, lines=_count_lines(text), shown={"title", "agent"})
+
+
+def _card_of_submitted_plan(
+    arguments: dict[str, Any], result: ToolResultMessage | None, formatter: TextFormatter
+) -> Card | None:
+    """A plan for a person to accept: it is read as prose."""
+    plan = arguments["plan"]
+    if not isinstance(plan, str):
+        return None
+    details = result.details if result is not None and isinstance(result.details, dict) else {}
+    decision = details.get("decision")
+    note = _DECISIONS.get(decision, "") if isinstance(decision, str) else ""
+    body = _prose_html(plan, formatter) + ("" if note else _plain_result_html(result, formatter))
+    return Card("", body, note=note, lines=_count_lines(plan), open_up_to=LONGEST_OPEN_PLAN, shown={"plan"})
+
+
+def _prose_html(text: str, formatter: TextFormatter) -> str:
+    return f'<div class="body">{formatter.format_prose(text)}</div>' if text else ""
+
+
+LONGEST_OPEN_PLAN = 80
+# What a person has decided about a plan.
+_DECISIONS = {"accepted": "accepted", "change": "to be changed", "refused": "refused"}
+# Kinds whose calls are shown in a way of their own though permission rules match all of their arguments.
+_WITHOUT_SUBJECT = ("plan", "agent")
 _CARDS: dict[ToolKind, Maker] = {
     "execute": _card_of_command, "read": _card_of_read, "edit": _card_of_change, "search": _card_of_search,
-    "plan": _card_of_plan,
+    "plan": _card_of_plan, "agent": _card_of_agent,
 }  # fmt: skip
 
 

@@ -94,16 +94,12 @@ def test_many_agents_leave_half_of_the_rows_to_everything_else() -> None:
     assert sum("explore" in line for line in lines) == 7
 
 
-def test_what_has_ended_is_gone_but_its_cost_stays_until_it_is_on_record() -> None:
+def test_what_has_ended_is_gone() -> None:
     transcript = begun("a", "b")
     transcript.handle_event(changed("a"))
     transcript.handle_event(changed("b"))
-    assert transcript.agents.cost == pytest.approx(0.06)
     transcript.handle_event(changed("b", status="done"))
     assert [row.id for row in transcript.agents.list_tree()] == ["a"]
-    assert transcript.agents.cost == pytest.approx(0.28)
-    transcript.agents.forget_ended()
-    assert transcript.agents.cost == pytest.approx(0.03)
     transcript.finish_live_blocks()
     assert not transcript.agents.has_rows
 

@@ -80,11 +80,12 @@ def test_a_repository_that_a_command_has_spoiled_has_no_branch_and_stops_nothing
     assert read_git_branch(str(tmp_path / "below")) == ""
 
 
-def test_what_agents_that_work_have_cost_is_part_of_the_cost() -> None:
+def test_plan_mode_and_the_background_are_named_and_the_cost_stays_in_a_narrow_terminal() -> None:
     made = facts()
-    made.show_agents(0.01, 2)
+    assert made.show_background(2)
+    assert not made.show_background(2), "one update is enough"
     made.plans_first = True
-    assert "plan mode  $0.133  2 in the background" in footer_text(made, 200)
+    assert "plan mode  $0.123  2 in the background" in footer_text(made, 200)
     narrow = footer_text(made, 40)
-    assert "$0.133" in narrow
+    assert "$0.123" in narrow
     assert "plan" in narrow

@@ -47,16 +47,13 @@ class AgentRows:
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._rows: dict[str, AgentRow] = {}
-        # What those have cost that have ended and are not part of the statistics of the conversation yet.
-        self._ended_cost: dict[str, float] = {}
         self._jobs: set[str] = set()
 
     def update(self, event: AgentChanged) -> None:
         """Show what an agent does now; one that has ended is shown no more."""
         info, work = event.agent, event.work
         if info.status not in ("waiting", "running"):
-            if self._rows.pop(info.agent_id, None) is not None and info.depth == 1:
-                self._ended_cost[info.agent_id] = float(info.usage.cost.total)
+            self._rows.pop(info.agent_id, None)
             return
         self._rows[info.agent_id] = AgentRow(
             id=info.agent_id,
@@ -74,7 +71,6 @@ class AgentRows:
 
     def clear(self) -> None:
         self._rows.clear()
-        self._ended_cost.clear()
         self._jobs.clear()
 
     def update_job(self, job: JobInfo) -> str:
@@ -93,15 +89,6 @@ class AgentRows:
     def job_count(self) -> int:
         """How many commands and agents run in the background."""
         return len(self._jobs)
-
-    def forget_ended(self) -> None:
-        """The results of those that have ended are on record now."""
-        self._ended_cost.clear()
-
-    @property
-    def cost(self) -> float:
-        """What they have cost that is not on record yet."""
-        return sum(row.cost for row in self._rows.values()) + sum(self._ended_cost.values())
 
     @property
     def has_rows(self) -> bool:

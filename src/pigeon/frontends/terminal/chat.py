@@ -33,6 +33,8 @@ from pigeon.wire.commands import Prompt, StreamingBehavior
 from pigeon.wire.content import ImageInput
 from pigeon.wire.errors import PigeonError
 
+# How often the footer follows what agents cost.
+REFRESH_SECONDS = 0.5
 HINTS = "/ commands, @ files, ! shell, Esc stops, Ctrl-D leaves"
 NO_MODEL = """No model is available: no provider has a key.
 Set a provider's key, for example ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY, and start Pigeon again.
@@ -353,12 +355,19 @@ class Chat:
             case events.TurnEnd() | events.CompactionEnd() | events.ThinkingLevelChanged():
                 self._start_task(self.refresh_footer())
             case events.AgentChanged() | events.JobChanged():
-                self._facts.show_agents(self._transcript.agents.cost, self._transcript.agents.job_count)
+                if self._facts.show_background(self._transcript.agents.job_count):
+                    self._start_task(self._refresh_footer_soon())
         self._view.refresh()
 
     def _show(self, *blocks: Block) -> None:
         for block in blocks:
             self._view.show(block)
+
+    async def _refresh_footer_soon(self) -> None:
+        """Agents have news many times a second, and each may have cost something."""
+        await asyncio.sleep(REFRESH_SECONDS)
+        self._facts.end_waiting()
+        await self.refresh_footer()
 
     async def refresh_footer(self) -> None:
         """Update the data of the footer."""
@@ -368,5 +377,4 @@ class Chat:
                 await self._conversation.get_session_stats(),
                 await self._conversation.get_permissions(),
             )
-            self._facts.show_agents(self._transcript.agents.cost, self._transcript.agents.job_count)
         self._view.refresh()

@@ -25,7 +25,7 @@ LEAST_RANK = 2
 class FooterFacts(Struct):
     """The contents of the footer; `statuses` are those of extensions. Until the agent has started, it `is_starting`.
 
-    `agents_cost` is what agents that work have cost so far, `background` how much runs in the background.
+    `background` is how much runs in the background.
     """
 
     model: str = ""
@@ -40,8 +40,8 @@ class FooterFacts(Struct):
     statuses: dict[str, str] = {}
     is_starting: bool = True
     plans_first: bool = False
-    agents_cost: float = 0.0
     background: int = 0
+    waits: bool = False
 
     def update_from(self, state: State, stats: SessionStats, permissions: Permissions) -> None:
         """Update from the agent's state, statistics and permissions, and read the branch."""
@@ -57,10 +57,15 @@ class FooterFacts(Struct):
             self.context_window = usage.context_window
         self.branch = read_git_branch(self.cwd)
 
-    def show_agents(self, cost: float, background: int) -> None:
-        """Update what agents have cost that is not part of the statistics yet, and how much is in the background."""
-        self.agents_cost = cost
-        self.background = background
+    def show_background(self, count: int) -> bool:
+        """Update how much runs in the background; returns whether the rest must be updated soon, unless that is
+        planned already."""
+        planned, self.background, self.waits = self.waits, count, True
+        return not planned
+
+    def end_waiting(self) -> None:
+        """The update that was planned begins."""
+        self.waits = False
 
     def set_status(self, request: SetStatusRequest) -> None:
         """Set the status of an extension; an empty text removes it."""
@@ -110,12 +115,11 @@ def _footer_parts(facts: FooterFacts) -> list[_Part]:
         where = "~" + where[len(facts.home) :]
     percent = "" if facts.context_percent is None else f"{facts.context_percent:.0f}%"
     branch = _to_one_line(facts.branch)
-    cost = facts.cost + facts.agents_cost
     return [
         _Part(0, model + level, model.rpartition("/")[2]),
         _Part(1, f"context {percent} of {_format_thousands(facts.context_window)}" if percent else "", percent),
         _Part(1, "plan mode" if facts.plans_first else "", "plan"),
-        _Part(2, f"${cost:.3f}" if cost else ""),
+        _Part(2, f"${facts.cost:.3f}" if facts.cost else ""),
         _Part(2, f"{facts.background} in the background" if facts.background else "", f"{facts.background} bg"),
         _Part(3, _to_one_line(where), _to_one_line(os.path.basename(where))),
         _Part(4, f"({branch})" if branch else ""),

@@ -266,9 +266,6 @@ class ChatTranscript:
             decided = describe_plan_decision(details)
             self._add_finished(Notice(decided, "faint") if decided else card)
 
-    def _on_turn_end(self, event: events.TurnEnd) -> None:
-        self.agents.forget_ended()
-
     def _on_agent_changed(self, event: events.AgentChanged) -> None:
         self.agents.update(event)
 
@@ -333,7 +330,6 @@ def _handlers_by_event() -> dict[type, Callable[[ChatTranscript, Any], None]]:
         events.ToolExecutionStart: ChatTranscript._on_execution_start,
         events.ToolExecutionUpdate: ChatTranscript._on_execution_update,
         events.ToolExecutionEnd: ChatTranscript._on_execution_end,
-        events.TurnEnd: ChatTranscript._on_turn_end,
         events.AgentChanged: ChatTranscript._on_agent_changed,
         events.JobChanged: ChatTranscript._on_job_changed,
         events.QueueUpdate: ChatTranscript._on_queue_update,

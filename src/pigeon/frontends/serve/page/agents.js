@@ -10,12 +10,12 @@ const MOST_SHOWN = 8;
 const LONGEST_TITLE = 120;
 // How long after news of an agent its conversation is asked for anew, in milliseconds.
 const SOON = 300;
+const COUNT_AFTER = 1000;
 
 export class Agents {
-  // `changed(cost)` is called when agents that work have cost something more.
-  constructor(conversation, changed) {
+  constructor(conversation) {
     this.conversation = conversation;
-    this.changed = changed;
+    this.counting = null;      // until the cost of the session is asked for again
     this.agents = new Map();   // id -> { agent, work, since }
     this.jobs = new Map();     // id -> { job, since }
     this.rows = new Map();     // what is shown of each, so that nothing moves under a click
@@ -31,6 +31,7 @@ export class Agents {
 
   close() {
     clearInterval(this.ticking);
+    clearTimeout(this.counting);
     byId("scroll").removeEventListener("toggle", this.unfolded, true);
     this.opened?.window.close();
     byId("work").hidden = true;
@@ -59,15 +60,9 @@ export class Agents {
     this._show();
   }
 
-  // The run is over: what has ended is part of the statistics now.
-  settled() {
-    for (const one of this.agents.values()) one.counted = !WORKS.includes(one.agent.status);
-    this.changed(this.cost);
-  }
-
-  // What agents have cost that is not part of the statistics yet.
-  get cost() {
-    return [...this.agents.values()].filter((one) => one.work && !one.counted).reduce((sum, one) => sum + one.work.cost, 0);
+  // What the session has cost includes what agents that work have cost.
+  _countSoon() {
+    this.counting ??= setTimeout(() => { this.counting = null; this.conversation.refreshStats().catch(() => {}); }, COUNT_AFTER);
   }
 
   titleOf(id) {
@@ -77,8 +72,8 @@ export class Agents {
 
   _putAgent(agent, work) {
     const known = this.agents.get(agent.agentId);
-    this.agents.set(agent.agentId, { agent, work: work ?? known?.work ?? null, since: now() - (work?.durationMs ?? 0), counted: false });
-    this.changed(this.cost);
+    this.agents.set(agent.agentId, { agent, work: work ?? known?.work ?? null, since: now() - (work?.durationMs ?? 0) });
+    if (work) this._countSoon();
   }
 
   _putJob(job) {
@@ -102,7 +97,7 @@ export class Agents {
     const focused = place.contains(document.activeElement);
     place.hidden = !working.length && !running.length;
     if (place.hidden && focused) byId("message").focus();
-    const parts = [working.length && `${working.length} ${working.length === 1 ? "agent" : "agents"} at work`, running.length && `${running.length} in the background`, this.cost && dollars(this.cost)];
+    const parts = [working.length && `${working.length} ${working.length === 1 ? "agent" : "agents"} at work`, running.length && `${running.length} in the background`];
     setText(this.summary, parts.filter(Boolean).join(" · "));
     const shown = this._inTree(working).slice(0, MOST_SHOWN).map(([one, depth]) => this._agentRow(one, depth));
     shown.push(...running.slice(0, MOST_SHOWN).map((one) => this._jobRow(one)));
@@ -188,7 +183,8 @@ export class Agents {
 
   _openOne(about) {
     this.opened?.window.close();
-    this.opened = about.agentId && about.agent ? this._openAgent(about) : this._openJob(about);
+    const agent = about.agent ? about : about.kind === "agent" ? this.agents.get(about.jobId)?.agent : null;
+    this.opened = agent ? this._openAgent(agent) : this._openJob(about);
     this.opened.window.addEventListener("close", () => { this.opened = null; });
     this.opened.refresh();
   }

@@ -111,7 +111,6 @@ function changed(what) {
   if (what === "state" || what === "running") showTitle();
   if (what === "changes") showChanges();
   if (["entries", "running", "models", "state"].includes(what)) showEmpty();
-  if (what === "stats") agents?.settled();
   if (what === "running") sessions.load().then(showTitle).catch(() => {});
 }
 
@@ -148,7 +147,7 @@ async function agentsOf(shown) {
   const { Agents } = await agentsPart;
   if (conversation !== shown) return null;
   if (!agents) {
-    agents = new Agents(shown, (cost) => { shown.agentsCost = cost; composer.changed("stats"); });
+    agents = new Agents(shown);
     shown.agents = agents;
     agents.load().catch(() => {});
   }

@@ -415,9 +415,7 @@ export class Composer {
 
   _showSpent(stats) {
     const usage = stats?.contextUsage;
-    // What agents that work have cost is not part of the statistics yet.
-    const sum = (stats?.cost ?? 0) + (this.conversation?.agentsCost ?? 0);
-    const cost = sum ? `$${sum < 0.1 ? sum.toFixed(4) : sum.toFixed(2)}` : "$0";
+    const cost = stats?.cost ? `$${stats.cost < 0.1 ? stats.cost.toFixed(4) : stats.cost.toFixed(2)}` : "$0";
     const percent = typeof usage?.percent === "number" ? Math.round(usage.percent) : null;
     const full = percent === null ? null : element("span", { class: percent > 80 ? "context full" : "context" },
       element("meter", { min: 0, max: 100, high: 80, value: percent, "aria-label": "Context used" }), `${percent}%`);
