@@ -3,7 +3,7 @@ runs in the background."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -12,7 +12,7 @@ from pigeon.frontends.terminal.content.tool_details import IN_BACKGROUND, first_
 from pigeon.wire.base import value_or_default
 
 if TYPE_CHECKING:
-    from pigeon.wire.agents import JobInfo
+    from pigeon.wire.agents import AgentInfo, JobInfo
     from pigeon.wire.events import AgentChanged
 
 WAITS = "waiting for a place"
@@ -51,8 +51,10 @@ class AgentRows:
 
     def update(self, event: AgentChanged) -> None:
         """Show what an agent does now; one that has ended is shown no more."""
+        from pigeon.wire.agents import UNFINISHED
+
         info, work = event.agent, event.work
-        if info.status not in ("waiting", "running"):
+        if info.status not in UNFINISHED:
             self._rows.pop(info.agent_id, None)
             return
         self._rows[info.agent_id] = AgentRow(
@@ -68,6 +70,27 @@ class AgentRows:
             began=self._now() - work.duration_ms / 1000,
             call_id=value_or_default(info.tool_call_id, ""),
         )
+
+    def add_known(self, agents: Sequence[AgentInfo], jobs: Sequence[JobInfo]) -> None:
+        """Show those that were at work before the chat was there; how long they have worked is not known."""
+        from pigeon.wire.agents import UNFINISHED
+
+        for info in agents:
+            if info.status in UNFINISHED and info.agent_id not in self._rows:
+                self._rows[info.agent_id] = AgentRow(
+                    id=info.agent_id,
+                    parent=info.parent_agent_id,
+                    type=info.agent,
+                    title=value_or_default(info.title, "") or info.agent_id,
+                    waits=info.status == "waiting",
+                    activity=value_or_default(info.activity, ""),
+                    tool_count=0,
+                    tokens=info.usage.total_tokens,
+                    cost=float(info.usage.cost.total),
+                    began=self._now(),
+                    call_id=value_or_default(info.tool_call_id, ""),
+                )
+        self._jobs |= {job.job_id for job in jobs if job.status == "running"}
 
     def clear(self) -> None:
         self._rows.clear()

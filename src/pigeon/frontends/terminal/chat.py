@@ -118,13 +118,26 @@ class Chat:
         if choose_session:
             await self._commands.choose_and_resume()
         else:
-            await self._commands.show_recent_messages()
+            await self._join_conversation()
         trust = await self._conversation.get_trust()
         if trust.waiting and trust.decided_by is None:
             await self._commands.ask_trust(trust.cwd, trust.waiting)
             await self._commands.load_commands()
         if not self._facts.model and not (await self._conversation.get_available_models()).models:
             await self._offer_demo()
+
+    async def _join_conversation(self) -> None:
+        """Show what was said before, and what is under way, as in a conversation of `pigeon serve`."""
+        works = (await self._conversation.get_state()).is_streaming
+        if works:
+            self._transcript.join_run()
+        if not await self._commands.show_recent_messages(self._transcript.add_open_call if works else None):
+            return
+        jobs = (await self._conversation.get_jobs()).jobs
+        self._transcript.agents.add_known((await self._conversation.get_agents()).agents, jobs)
+        self._facts.show_background(self._transcript.agents.job_count)
+        self._facts.end_waiting()
+        self._view.refresh()
 
     async def _offer_demo(self) -> None:
         self._view.show(Notice(NO_MODEL, "warning"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pigeon.frontends.terminal.agent_rows import describe_plan_decision, describe_started_work
@@ -24,9 +24,9 @@ MOST_MESSAGES = 40
 PLAN_LEAD = "The plan of the agent:"
 
 
-def recent_blocks_of(messages: Sequence[Message], still_works: bool = False) -> list[Block]:
-    """The last of them, with a line that tells how many came before; without calls that have no result yet if their
-    agent `still_works`."""
+def recent_blocks_of(messages: Sequence[Message], on_open: Callable[[ToolCall], None] | None = None) -> list[Block]:
+    """The last of them, with a line that tells how many came before. While their agent works, `on_open` is called with
+    the calls that have no result yet, which are left out."""
     shown = list(messages[-MOST_MESSAGES:])
     results = {one.tool_call_id: one for one in shown if isinstance(one, ToolResultMessage)}
     blocks: list[Block] = []
@@ -34,7 +34,13 @@ def recent_blocks_of(messages: Sequence[Message], still_works: bool = False) -> 
         blocks.append(Notice(f"{len(messages) - len(shown):,} earlier messages; /export shows all of them", "faint"))
     for message in shown:
         blocks += _message_blocks(message, results)
-    return [one for one in blocks if not (still_works and isinstance(one, ToolCard) and one.call_id not in results)]
+    if on_open is None:
+        return blocks
+    for message in shown:
+        for part in message.content if isinstance(message, AssistantMessage) else ():
+            if isinstance(part, ToolCall) and part.id not in results:
+                on_open(part)
+    return [one for one in blocks if not (isinstance(one, ToolCard) and one.call_id not in results)]
 
 
 def _message_blocks(message: Message, results: dict[str, ToolResultMessage]) -> list[Block]:

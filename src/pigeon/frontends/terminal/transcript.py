@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pigeon.sdk.results import ConversationEvent
     from pigeon.wire import events
     from pigeon.wire.answers import QueueItem
+    from pigeon.wire.content import ToolCall
 
 ENDS = {"limit": "The run was stopped by a limit", "denied": "The run ended because what it needed was not allowed"}
 
@@ -141,6 +142,17 @@ class ChatTranscript:
             return []
         handler(self, event)
         return self._pop_finished()
+
+    def join_run(self) -> None:
+        """The run of another client is under way, whose beginning was not seen."""
+        if not self.running:
+            self._since, self.running = self._now(), True
+
+    def add_open_call(self, call: ToolCall) -> None:
+        """A call that has begun before the chat was there."""
+        args: Any = call.arguments
+        if self._cards.find_call(call.id) is None:
+            self._cards.add_call(ToolCard(call.id, call.name, args if isinstance(args, dict) else {}, self._now()))
 
     def finish_live_blocks(self) -> list[Block]:
         """Finish and return everything that was live, because the agent is gone."""

@@ -13,6 +13,7 @@ from pigeon.sdk.conversation import Conversation
 from pigeon.system.clock import duration_text
 from pigeon.wire.agents import UNFINISHED, AgentInfo, JobInfo
 from pigeon.wire.base import Absent, value_or_default
+from pigeon.wire.content import ToolCall
 from pigeon.wire.messages import UserMessage
 
 DEEPEST = 6
@@ -67,7 +68,7 @@ class AgentCommands:
     async def _show_transcript(self, agent: AgentInfo) -> None:
         messages = (await self._conversation.get_agent_messages(agent.agent_id)).messages
         self._view.show(Notice(f"Agent {agent.agent}: {_title_of(agent)} ({_state_of(agent)})"))
-        for block in recent_blocks_of(messages, still_works=agent.status in UNFINISHED):
+        for block in recent_blocks_of(messages, _leave_out if agent.status in UNFINISHED else None):
             self._view.show(block)
         if not any(not isinstance(one, UserMessage) for one in messages):
             self._view.show(Notice("It has not said anything yet", "faint"))
@@ -115,6 +116,10 @@ class AgentCommands:
             self._view.show(Notice(NO_COMMAND, "warning"))
         else:
             await self._conversation.background_tool(card.call_id)
+
+
+def _leave_out(call: ToolCall) -> None:
+    """An agent is at work on it."""
 
 
 def _title_of(agent: AgentInfo) -> str:

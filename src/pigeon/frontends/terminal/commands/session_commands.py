@@ -11,7 +11,7 @@ from pigeon.frontends.terminal.view import Choice, ChoiceQuestion, View
 from pigeon.sdk.conversation import Conversation
 from pigeon.wire.answers import SessionRow, Tree, TreeNode
 from pigeon.wire.base import value_or_default
-from pigeon.wire.content import text_of
+from pigeon.wire.content import ToolCall, text_of
 from pigeon.wire.entries import BranchSummaryEntry, CompactionEntry, MessageEntry
 from pigeon.wire.messages import AssistantMessage, UserMessage
 
@@ -98,10 +98,12 @@ class SessionCommands:
         exported = await self._conversation.export_html(output_path=rest or None)
         self._view.show(Notice(f"Written to {exported.path}"))
 
-    async def show_recent_messages(self) -> None:
-        """Show the last messages of the conversation."""
-        for block in recent_blocks_of((await self._conversation.get_messages()).messages):
+    async def show_recent_messages(self, on_open: Callable[[ToolCall], None] | None = None) -> bool:
+        """Show the last messages of the conversation, as `recent_blocks_of` does; returns whether there are any."""
+        messages = (await self._conversation.get_messages()).messages
+        for block in recent_blocks_of(messages, on_open):
             self._view.show(block)
+        return bool(messages)
 
     async def _show_session(self, notice: str) -> None:
         self._view.clear()

@@ -22,6 +22,7 @@ from pigeon.sdk.conversation import Conversation
 from pigeon.wire.answers import Permissions
 from pigeon.wire.base import value_or_default
 from pigeon.wire.choices import PLAN, ApprovalMode
+from pigeon.wire.content import ToolCall
 
 KEYS = """
 | key | |
@@ -153,8 +154,8 @@ class SlashCommands:
         """Choose a conversation to continue."""
         await self._sessions.choose_and_resume("")
 
-    async def show_recent_messages(self) -> None:
-        await self._sessions.show_recent_messages()
+    async def show_recent_messages(self, on_open: Callable[[ToolCall], None] | None = None) -> bool:
+        return await self._sessions.show_recent_messages(on_open)
 
     async def _show_help(self, rest: str) -> None:
         shown = [
