@@ -20,6 +20,7 @@ def test_a_person_sees_every_turn_and_what_is_done_between(tmp_path: Path) -> No
     with ModelServer() as server, os.fdopen(ours, "rb", buffering=0) as screen:
         folders.configure(providers(server.url))
         server.answers("Let me look.", Call("bash", {"command": "echo one\necho two"}), Call("read", {"path": "none"}))
+        server.answers(Call("task", {"prompt": "Look around", "title": "Look", "agent": "none"}))
         server.answers("It is \x1b[31mred\x07. The key is dummy-", Text("key-of"), Text("-mine. Bye, dummy"))
         process = subprocess.Popen(
             [sys.executable, "-m", "pigeon", "-p", "--no-session", "--model", "fake/fake-1", *KEY, "what is it?"],
@@ -38,5 +39,5 @@ def test_a_person_sees_every_turn_and_what_is_done_between(tmp_path: Path) -> No
             pass  # the other end is closed
         assert process.wait(20) == 0
     assert seen.decode().replace("\r\n", "\n") == (
-        "Let me look.\n• bash echo one …\n• read none\n• read failed\n\nIt is red�. The key is ***. Bye, dummy\n"
+        "Let me look.\n• bash echo one …\n• read none\n• read failed\n• task Look\n• task failed\n\nIt is red�. The key is ***. Bye, dummy\n"
     )

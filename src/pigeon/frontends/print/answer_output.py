@@ -28,7 +28,7 @@ from pigeon.wire.messages import AssistantMessage
 from pigeon.wire.model import zero_usage
 
 LONGEST_SUBJECT = 100
-SUBJECTS = ("command", "path", "pattern", "query", "url", "description", "name")
+SUBJECTS = ("command", "path", "pattern", "query", "url", "title", "description", "name", "prompt")
 
 
 class AnswerOutput(Protocol):
