@@ -286,7 +286,7 @@ def _prose_html(text: str, formatter: TextFormatter) -> str:
 
 LONGEST_OPEN_PLAN = 80
 # What a person has decided about a plan.
-_DECISIONS = {"accepted": "accepted", "change": "to be changed", "refused": "refused"}
+_DECISIONS = {"accepted": "accepted", "change": "to be changed", "refused": "refused", "dismissed": "not accepted"}
 # Kinds whose calls are shown in a way of their own though permission rules match all of their arguments.
 _WITHOUT_SUBJECT = ("plan", "agent")
 _CARDS: dict[ToolKind, Maker] = {

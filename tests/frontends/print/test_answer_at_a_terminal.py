@@ -39,5 +39,6 @@ def test_a_person_sees_every_turn_and_what_is_done_between(tmp_path: Path) -> No
             pass  # the other end is closed
         assert process.wait(20) == 0
     assert seen.decode().replace("\r\n", "\n") == (
-        "Let me look.\n• bash echo one …\n• read none\n• read failed\n• task Look\n• task failed\n\nIt is red�. The key is ***. Bye, dummy\n"
+        "Let me look.\n• bash echo one …\n• read none\n• read failed\n• task Look\n• task failed\n\n"
+        "It is red�. The key is ***. Bye, dummy\n"
     )

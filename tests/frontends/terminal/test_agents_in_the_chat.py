@@ -153,6 +153,7 @@ def test_plain_lines_say_the_same(tmp_path: Path) -> None:
     arguments = scripted_model_arguments(
         tmp_path,
         ("ROOT", [{"toolCalls": [task("CHILD", title="Look around")]}, call("submit_plan", plan="1. Read"), "Over."]),
+        ("rather", [call("submit_plan", plan="2. Write")]),
         ("CHILD", "All is well."),
     )
     with PtyChat(tmp_path, ["--plain", "--approval-mode", "plan", *arguments], columns=100) as chat:
@@ -164,5 +165,11 @@ def test_plain_lines_say_the_same(tmp_path: Path) -> None:
         chat.send_line("/3")
         chat.reads("You have refused the plan")
         chat.reads("Over.")
+        chat.send_line("rather")
+        chat.reads("2. Write")
+        chat.reads("/3: Refuse")
+        chat.send_line("/no ask me first")
+        chat.reads("You have not accepted the plan")
+        chat.reads("Answer: You said: ask me first")
         chat.send_line("/jobs")
         chat.reads("Nothing runs in the background")

@@ -20,6 +20,7 @@ DECISIONS = {
     "accepted": "You have accepted the plan",
     "change": "You want the plan to be changed",
     "refused": "You have refused the plan",
+    "dismissed": "You have not accepted the plan",
 }
 
 

@@ -92,7 +92,7 @@ class _SubmitPlan(ArgumentTool):
         if end.answer is None:
             raise ToolFailed(NOBODY)
         if end.answer.cancelled:
-            raise ToolFailed(DISMISSED, {"decision": "refused"})
+            raise ToolFailed(DISMISSED, {"decision": "dismissed"})
         if end.answer.value == ACCEPT_PLAN:
             self._permissions.leave_plan_mode()
             return _make_outcome(ACCEPTED, "accepted")
