@@ -119,7 +119,7 @@ class AgentCommands:
 
 
 def _leave_out(call: ToolCall) -> None:
-    """An agent is at work on it."""
+    """Leave out a call on which the agent is still at work."""
 
 
 def _title_of(agent: AgentInfo) -> str:
