@@ -22,6 +22,7 @@ from pigeon.export.style import CSS, style_hash
 from pigeon.export.tree import BranchRow, Line, branches_of
 from pigeon.system import files
 from pigeon.system.extras import PACKAGE
+from pigeon.wire.agents import AgentInfo
 from pigeon.wire.answers import SessionStats
 from pigeon.wire.base import Absent
 from pigeon.wire.content import shorten_file_blocks, text_of
@@ -36,10 +37,19 @@ MONO = ' class="mono"'
 _VIEWS = {"view-folded": "Folded", "view-open": "Everything open", "view-talk": "Without tools and thinking"}
 
 
+class AgentSection(Struct, frozen=True):
+    """The conversation of an agent that was started in a session: its entries, and those of its last branch."""
+
+    info: AgentInfo
+    lines: Sequence[Line]
+    active: Sequence[str]
+
+
 class SessionPage:
     """One session as a page: `title` is its title, `pieces` returns the page itself.
 
-    `lines` are all entries in the order of the file, `active` the ids of the active branch, oldest first.
+    `lines` are all entries in the order of the file, `active` the ids of the active branch, oldest first. `agents` are
+    those that were started in it.
     """
 
     def __init__(
@@ -49,9 +59,11 @@ class SessionPage:
         active: Sequence[str],
         stats: SessionStats,
         name: str | None = None,
+        agents: Sequence[AgentSection] = (),
     ) -> None:
         self._header = header
         self._lines = lines
+        self._agents = agents
         self._stats = stats
         self._branches = branches_of(lines, active)
         self._found = _summarize_entries(lines)
@@ -78,6 +90,7 @@ class SessionPage:
         yield f'<main id="talk">\n{self._about_html()}\n'
         yield from self._conversation_html(self._branches[0], formatter)
         yield from self._other_branches_html(formatter)
+        yield from self._agents_html(formatter)
         yield "</main>\n<footer>A Pigeon session"
         if formatter.left_plain:
             yield (
@@ -146,6 +159,8 @@ class SessionPage:
         yield from _list_html("Bookmarks", (_link_html(f"m{n}", "", found.labels[self._lines[n].id]) for n in marked))
         others = (_link_html(f"b{b.number}", self._branch_title(b), f"{b.number}") for b in self._branches[1:])
         yield from _list_html("Other branches", others)
+        started = (_link_html(f"a{n}", _title_of_agent(one)) for n, one in enumerate(self._agents))
+        yield from _list_html("Agents", started)
         options = "".join(f'<label for="{id}">{text}</label>' for id, text in _VIEWS.items())
         yield f'<div class="view"><h2>View</h2>{options}</div></div></nav>\n'
 
@@ -180,6 +195,26 @@ class SessionPage:
             yield from self._conversation_html(branch, formatter)
             yield "</details>\n"
 
+    def _agents_html(self, formatter: TextFormatter) -> Iterator[str]:
+        """The conversations of agents, folded; their entries are numbered on from those of the session."""
+        if self._agents:
+            yield "<h2>Agents</h2>\n"
+        first = len(self._lines)
+        for number, agent in enumerate(self._agents):
+            info = agent.info
+            about = f"{info.status} · ${info.usage.cost.total:,.4f} · depth {info.depth}"
+            yield (
+                f'<details class="branch"><summary>{escape_html(_title_of_agent(agent))}</summary>'
+                f'<p class="note" id="a{number}">{escape_html(info.agent_id)} · {about}</p>\n'
+            )
+            shown, places = set(agent.active), range(first, first + len(agent.lines))
+            items = ((place, line) for place, line in zip(places, agent.lines, strict=True) if line.id in shown)
+            read = ((place, line.parse_uncached() or line.to_plain()) for place, line in items)
+            for _, piece in conversation_html(read, formatter, {}):
+                yield piece + "\n"
+            first += len(agent.lines)
+            yield "</details>\n"
+
     def _branch_title(self, branch: BranchRow) -> str:
         prompts = self._found.prompts
         said = next((prompts[number] for number in branch.entries if number in prompts), "")
@@ -188,6 +223,16 @@ class SessionPage:
     def _read_item(self, number: int) -> Item:
         line = self._lines[number]
         return line.parse_uncached() or line.to_plain()
+
+
+def _title_of_agent(agent: AgentSection) -> str:
+    """The type of an agent and what it was started for."""
+    title = agent.info.title
+    if isinstance(title, Absent):
+        entries = (line.parse_uncached() for line in agent.lines if line.role == "user")
+        messages = (entry.message for entry in entries if isinstance(entry, MessageEntry))
+        title = next((text_of(message.content) for message in messages if isinstance(message, UserMessage)), "")
+    return to_one_line(f"{agent.info.agent}: {title}")
 
 
 class _Found(Struct):

@@ -6,8 +6,9 @@ The host's `export_html` and the option `--export` write their pages here, so bo
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from pigeon.session.history.entry_line import EntryLine, line_from_bytes
@@ -24,6 +25,7 @@ from pigeon.wire.errors import Refusal, StartupError
 from pigeon.wire.messages import AssistantMessage
 
 if TYPE_CHECKING:
+    from pigeon.export.agent_sessions import LoadedAgent
     from pigeon.export.markdown import TextFormatter
     from pigeon.providers.explanations import KeyOrigin
 
@@ -89,10 +91,34 @@ class PageWriter:
         document = _trajectory_of(lines, branch, codec.decode(self._mask(loaded.header_line)), path)
         if document is None:
             raise NothingSaid(f"{file} has no messages, so there is no trajectory")
+        self._add_agent_trajectories(document, self._load_agents(file, lines), path)
         from pigeon.export.html import write_page
 
         write_page(path, [self._mask_keys(codec.encode(document)), b"\n"], protected=file, called=called)
         return called
+
+    def _add_agent_trajectories(self, document: dict[str, Any], agents: list[LoadedAgent], path: str) -> None:
+        """Add the trajectories of the agents that were started in a session to its own."""
+        from pigeon.export.trajectory import add_trajectories_of_agents
+
+        made = [self._make_agent_trajectory(agent, path) for agent in agents]
+        add_trajectories_of_agents(document, [one for one in made if one is not None])
+
+    def _make_agent_trajectory(self, agent: LoadedAgent, path: str) -> dict[str, Any] | None:
+        """The trajectory of one agent; its images are beside those of the session, under names of their own."""
+        header = codec.decode(self._mask(agent.header_line))
+        branch = _list_branch_ids(agent.lines)
+        known = codec.to_plain(agent.info)
+        extra = {name: known[name] for name in ("agent", "title", "status", "depth", "parentAgentId") if name in known}
+        made = _trajectory_of(agent.lines, branch, header, path, f"{agent.info.agent_id}-", extra)
+        if made is not None:
+            self._add_agent_trajectories(made, agent.agents, path)
+        return made
+
+    def _load_agents(self, file: str, lines: list[EntryLine]) -> list[LoadedAgent]:
+        from pigeon.export.agent_sessions import load_agents
+
+        return load_agents(file, lines, lambda own: list(self._mask_lines(own)))
 
     def _load_file(self, file: str) -> tuple[str, LoadedSession]:
         file = self._environment.absolute_path(file)
@@ -165,12 +191,17 @@ class PageWriter:
     def _mask_and_write_page(
         self, asked: str, file: str, head: bytes, lines: list[EntryLine], active: list[str], by_title: bool = False
     ) -> str:
-        from pigeon.export.html import SessionPage, write_page
+        from pigeon.export.html import AgentSection, SessionPage, write_page
 
         header = codec.decode(self._mask(head))
         lines = list(self._mask_lines(lines))
         stats = stats_of(str(header.get("id", "")), file, lines)
-        page = SessionPage(header, lines, active, stats, session_name_of(lines))
+        agents = [
+            AgentSection(one.info, one.lines, _list_branch_ids(one.lines))
+            for agent in self._load_agents(file, lines)
+            for one in agent.list_all()
+        ]
+        page = SessionPage(header, lines, active, stats, session_name_of(lines), agents)
         default = page.make_file_name() if by_title else f"{self._name_of(file)}.html"
         path = expand_home(asked, self._environment.home) or default
         blocks = _join_pieces(page.render_pieces(self._make_formatter()))
@@ -208,9 +239,15 @@ class PageWriter:
 
 
 def _trajectory_of(
-    lines: list[EntryLine], branch: list[str], header: dict[str, Any], path: str
+    lines: list[EntryLine],
+    branch: list[str],
+    header: dict[str, Any],
+    path: str,
+    prefix: str = "",
+    more: Mapping[str, Any] = MappingProxyType({}),
 ) -> dict[str, Any] | None:
-    """The document, with its images in a folder beside its `path`; None if the session has no messages."""
+    """The document, with its images in a folder beside its `path`; None if the session has no messages. `prefix` begins
+    the names of the images, `more` goes into `extra`."""
     from pigeon import __version__
     from pigeon.export.trajectory import Trajectory, TrajectoryAgent, sum_final_metrics
 
@@ -219,8 +256,8 @@ def _trajectory_of(
     def write_image_file(name: str, data: bytes) -> str | None:
         with suppress(FileExistsError):
             os.mkdir(images, 0o700)
-        create_or_replace_file(os.path.join(images, name), data, 0o600)
-        return f"{os.path.basename(images)}/{name}"
+        create_or_replace_file(os.path.join(images, prefix + name), data, 0o600)
+        return f"{os.path.basename(images)}/{prefix}{name}"
 
     made = Trajectory(write_image_file)
     by_id = {line.id: line for line in lines}
@@ -235,7 +272,7 @@ def _trajectory_of(
     above = {line.parent_id for line in lines}
     others = [line.id for line in lines if line.id not in above and line.id not in set(branch)]
     extra = {"name": session_name_of(lines), "leaf_id": branch[-1], "other_leaf_ids": others}
-    known = {key: value for key, value in extra.items() if value}
+    known = {**{key: value for key, value in extra.items() if value}, **more}
     return made.build_document(header, TrajectoryAgent("pigeon", __version__), sum_final_metrics(billed), known)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from pigeon.session.history.started_agents import is_result_of_agent
 from pigeon.wire.base import Absent, Json, value_or_default
 from pigeon.wire.content import ImageContent, TextContent, ThinkingContent, ToolCall, UserBlock, text_of
 from pigeon.wire.entries import (
@@ -42,9 +43,11 @@ from pigeon.wire.model import Usage
 SCHEMA = "ATIF-v1.7"
 NOTES = (
     "Steps with is_copied_context stand for what the model was shown again after a compaction, and have no metrics. "
-    "Totals count everything that was billed, summaries and other branches included."
+    "Totals count everything that was billed, summaries, other branches and started agents included."
 )
 _IMAGE_ENDINGS = {"image/jpeg": "jpg", "image/png": "png", "image/gif": "gif", "image/webp": "webp"}
+# In the result of a call that has started an agent: which trajectory is that of the agent.
+REFERENCE = "subagent_trajectory_ref"
 Step = dict[str, Any]
 # Stores an image and returns its path; None if it is not stored.
 KeepImage = Callable[[str, bytes], str | None]
@@ -196,6 +199,8 @@ class Trajectory:
             "details": value_or_default(message.details, None) or None,
         }
         result["extra"] = {key: value for key, value in extra.items() if value is not None}
+        if is_result_of_agent(message) and isinstance(message.details, dict):
+            result[REFERENCE] = [{"trajectory_id": message.details["agentId"]}]
         place = self._calls.get(message.tool_call_id)
         if place is None:
             # The answer with the call is not part of this branch.
@@ -264,6 +269,17 @@ class Trajectory:
         if path is None:
             return {"type": "text", "text": f"[an image of the type {block.mime_type}, which is not part of this]"}
         return {"type": "image", "source": {"media_type": block.mime_type, "path": path}}
+
+
+def add_trajectories_of_agents(document: dict[str, Any], agents: list[dict[str, Any]]) -> None:
+    """Add the trajectories of the agents that were started in this one; references to others are left out."""
+    if agents:
+        document["subagent_trajectories"] = agents
+    known = {agent["trajectory_id"] for agent in agents}
+    for step in document["steps"]:
+        for result in step.get("observation", {}).get("results", ()):
+            if REFERENCE in result and result[REFERENCE][0]["trajectory_id"] not in known:
+                del result[REFERENCE]
 
 
 def sum_final_metrics(entries: Iterable[Usage]) -> dict[str, Any]:
