@@ -10,7 +10,15 @@ from pigeon.dialects.pi_latest import PiLatest
 from pigeon.rpc.connection import Connection
 from pigeon.wire import codec
 from pigeon.wire.answers import Accepted, success_response
-from pigeon.wire.events import AgentEnd, AgentRestarted, AgentSettled, AgentStart, CompactionEnd, CompactionStart
+from pigeon.wire.events import (
+    AgentEnd,
+    AgentEvent,
+    AgentRestarted,
+    AgentSettled,
+    AgentStart,
+    CompactionEnd,
+    CompactionStart,
+)
 from pigeon.wire.messages import UserMessage
 
 FIRST, SECOND = UserMessage(content="one", timestamp=1), UserMessage(content="two", timestamp=2)
@@ -78,3 +86,19 @@ def test_a_prompt_that_was_lost_with_its_agent_ends_there() -> None:
     restarted = AgentRestarted(reason="it died")
     told = shown(Connection(Dialect()), *BEGUN, "started", AgentStart(), restarted, AgentEnd(messages=[]))
     assert types(told)[-1] == "agent_end"
+
+
+def test_the_runs_of_agents_are_none_of_the_conversations() -> None:
+    """An agent in the background is at work when the prompt is accepted, and ends before the conversation does."""
+    connection = Connection(Dialect(), ["agents"])
+
+    def of_agent(event: Any) -> AgentEvent:
+        return AgentEvent(event=event, agent_id="a", parent_agent_id="p")
+
+    told = shown(
+        connection, of_agent(AgentStart()), "started", AgentStart(), of_agent(AgentEnd(messages=[FIRST])),
+        of_agent(AgentSettled()), AgentEnd(messages=[SECOND]), AgentSettled(),
+    )  # fmt: skip
+    own = [record for record in told if "agentId" not in record]
+    assert types(own) == ["response", "agent_start", "agent_end", "agent_settled"]
+    assert [record["type"] for record in told if "agentId" in record] == ["agent_start", "agent_end", "agent_settled"]

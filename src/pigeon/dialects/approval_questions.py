@@ -46,8 +46,11 @@ _DETAILS: MappingProxyType[str, Callable[[Arguments], list[str]]] = MappingProxy
 
 
 def to_approval_question(request: SelectRequest) -> SelectRequest:
-    """A question about permission with the title and the options of oh-my-pi; other questions are unchanged."""
+    """A question about permission with the title and the options of oh-my-pi; other questions, and one that has them
+    already, are unchanged."""
     if isinstance(request.tool_name, Absent) or isinstance(request.tool_call_id, Absent):
+        return request
+    if request.options == [APPROVE, DENY]:
         return request
     arguments = {} if isinstance(request.args, Absent) else request.args
     agent = "" if isinstance(request.agent, Absent) else request.agent

@@ -13,7 +13,6 @@ from pigeon.dialects.base import Dialect, OutputLine
 from pigeon.dialects.choice import switch_dialect
 from pigeon.wire import codec
 from pigeon.wire.answers import SubagentLevel
-from pigeon.wire.base import Absent
 from pigeon.wire.events import (
     AgentChanged,
     AgentEnd,
@@ -49,7 +48,8 @@ class AgentViews:
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
-        self._views: dict[str, Dialect] = {}
+        # By agent, and whether for frames: who gets both gets each event twice.
+        self._views: dict[tuple[str, bool], Dialect] = {}
         self._begun: set[str] = set()
         self._level: SubagentLevel = "off"
 
@@ -64,14 +64,17 @@ class AgentViews:
 
     def to_event_lines(self, event: AgentEvent, shown: Outbound) -> list[OutputLine]:
         """The event of an agent, as far as the client is shown it."""
-        lines = self._view_of(event).to_lines(shown)
-        self._forget_if_over(event)
+        return self._convert(event, shown, False)
+
+    def _convert(self, event: AgentEvent, shown: Outbound, for_frames: bool) -> list[OutputLine]:
+        lines = self._view_of(event, for_frames).to_lines(shown)
+        self._forget_if_over(event, for_frames)
         return lines
 
     def to_records(self, event: AgentEvent, shown: Outbound) -> Iterable[Any]:
         """The same as records, for a host in this process."""
-        records = self._view_of(event).to_records(shown)
-        self._forget_if_over(event)
+        records = self._view_of(event, False).to_records(shown)
+        self._forget_if_over(event, False)
         return records
 
     def to_subscribed_lines(self, event: AgentEvent | AgentChanged) -> list[OutputLine]:
@@ -87,7 +90,7 @@ class AgentViews:
         about = SubagentEvent(payload={})
         return [
             OutputLine((head, *line.pieces, b"}}"), line.apart, about)
-            for line in self.to_event_lines(event, event.event)
+            for line in self._convert(event, event.event, True)
         ]
 
     def _to_frames(self, event: AgentChanged) -> list[OutputLine]:
@@ -103,14 +106,14 @@ class AgentViews:
             frames.append(make_lifecycle(event, has_begun=False))
         return [OutputLine((codec.encode(frame),), record=frame) for frame in frames]
 
-    def _view_of(self, event: AgentEvent) -> Dialect:
-        agent_id = "" if isinstance(event.agent_id, Absent) else event.agent_id
-        view = self._views.get(agent_id)
+    def _view_of(self, event: AgentEvent, for_frames: bool) -> Dialect:
+        key = str(event.agent_id), for_frames
+        view = self._views.get(key)
         if view is None:
             dialect = self._dialect
-            view = self._views[agent_id] = switch_dialect(dialect, dialect.name, dialect.deltas)
+            view = self._views[key] = switch_dialect(dialect, dialect.name, dialect.deltas)
         return view
 
-    def _forget_if_over(self, event: AgentEvent) -> None:
+    def _forget_if_over(self, event: AgentEvent, for_frames: bool) -> None:
         if isinstance(event.event, AgentSettled):
-            self._views.pop(str(event.agent_id), None)
+            self._views.pop((str(event.agent_id), for_frames), None)

@@ -41,6 +41,7 @@ from pigeon.wire.base import ABSENT, Absent, Record, value_or_default
 from pigeon.wire.choices import ALL_FEATURES, Feature
 from pigeon.wire.codec import value_text
 from pigeon.wire.commands import Hello, SetEventFilter, SetSubagentSubscription
+from pigeon.wire.dialogs import SelectRequest
 from pigeon.wire.errors import Refusal
 from pigeon.wire.event_filter import TypeFilter
 from pigeon.wire.events import (
@@ -209,12 +210,13 @@ class Connection:
         return [with_sequence_number(line, self._assign_number()) for line in lines]
 
     def _to_plain_lines(self, event: Outbound) -> list[OutputLine]:
-        return self._mask_lines(self._dialect.to_lines(event))
+        lines, run_id = self._mask_lines(self._dialect.to_lines(event)), self._run_id_of(event)
+        return lines if run_id is None else [with_member(line, b'"runId":"%s"' % run_id.encode()) for line in lines]
 
     def _to_agent_event_lines(self, event: AgentEvent) -> list[OutputLine]:
         """An event of an agent, with its ids; deltas are not masked, like those of the conversation."""
         inner = event.event
-        shown = inner if isinstance(inner, MessageUpdate) else self._filter_event(inner)
+        shown = inner if isinstance(inner, MessageUpdate) else self._filter_by_choice(inner)
         if shown is None:
             return []
         shown = shown if isinstance(shown.run_id, Absent) else replace(shown, run_id=ABSENT)
@@ -242,7 +244,7 @@ class Connection:
         if "agents" not in self._features:
             return
         inner = event.event
-        shown = inner if isinstance(inner, MessageUpdate) else self._filter_event(inner)
+        shown = inner if isinstance(inner, MessageUpdate) else self._filter_by_choice(inner)
         if shown is None:
             return
         records: Iterable[Any] = (shown,)
@@ -264,12 +266,19 @@ class Connection:
         if shown is None and "attribution" not in self._features:
             return None
         event = event if shown is None or "attribution" in self._features else shown
+        if isinstance(event, (AgentSettled, PromptResult)):
+            event = self._hide_denial(event)
+        return self._filter_by_choice(event)
+
+    def _filter_by_choice(self, event: Outbound) -> Outbound | None:
+        """The same by the features and the dialect alone: the runs of started agents are none of the conversation's."""
         if event.dialects is not None and self._dialect.name not in event.dialects:
             return None
         if event.feature is not None and event.feature not in self._features:
             return None
-        if isinstance(event, (AgentSettled, PromptResult)):
-            event = self._hide_denial(event)
+        if isinstance(event, SelectRequest):
+            # Before members are removed: the words name the agent for clients that do not get it as a member.
+            event = self._dialect.convert_question(event)
         return self._remove_unrequested_members(event)
 
     def _hide_denial(self, event: AgentSettled | PromptResult) -> AgentSettled | PromptResult:
