@@ -11,7 +11,7 @@ import pytest
 
 import pigeon
 from pigeon.system.shell.kept_output import KeptOutput
-from support.agent_trees import AgentTree, events_of, results_of, text_of_result
+from support.agent_trees import AgentTree, calls, events_of, results_of, task, text_of_result
 from support.processes import processes_in
 from support.sdk_agents import call
 
@@ -232,3 +232,97 @@ def test_a_kept_output_without_a_disk_keeps_the_end_in_memory() -> None:
     part = kept.read(0)
     assert part.next == 400_000
     assert part.text.rstrip("ä").startswith("[")
+
+
+async def test_waiting_for_any_job_returns_the_first_that_has_ended(tree: AgentTree) -> None:
+    tree.says(
+        "ROOT",
+        call("bash", command="read x", background=True),
+        call("bash", command="echo quick", background=True),
+        call("jobs", action="wait", seconds=20),
+        call("jobs", action="stop", id="job-1"),
+        call("jobs", action="wait"),
+        "Done.",
+    )
+    async with tree.start() as agent:
+        events = await events_of(agent, "ROOT")
+    waited, _, nothing = results_of(events, "jobs")
+    assert waited.result.details["jobId"] == "job-2"
+    assert "quick" in text_of_result(waited)
+    assert nothing.is_error
+    assert "Nothing runs" in text_of_result(nothing)
+
+
+async def test_a_read_is_at_most_50_kb_and_keeps_the_end(tree: AgentTree) -> None:
+    """Bytes that are no text become longer when they are shown."""
+    tree.says(
+        "ROOT",
+        call("bash", command="head -c 300000 /dev/urandom; echo; echo äöü END", background=True),
+        call("jobs", action="wait", id="job-1", seconds=20),
+        "Done.",
+    )
+    async with tree.start() as agent:
+        [read] = results_of(await events_of(agent, "ROOT"), "jobs")
+        output = (await agent.get_job_output("job-1")).text
+    for text in (text_of_result(read), output):
+        assert len(text.encode()) <= 50 * 1024
+        assert text.rstrip().endswith("äöü END")
+    assert "left out" in output
+
+
+async def test_the_output_of_an_agent_is_read_once(tree: AgentTree) -> None:
+    tree.says("CHILD", call("bash", command="while [ ! -e go ]; do :; done"), "the answer")
+    tree.says("ROOT", calls(task("CHILD", background=True, title="work")), "Done.")
+    async with tree.start() as agent:
+        watching = agent.events()
+        await agent.run("ROOT")
+        async for event in watching:
+            if isinstance(event, pigeon.AgentChanged) and isinstance(event.agent.activity, str):
+                break
+        [job] = (await agent.get_jobs()).jobs
+        before = await agent.get_job_output(job.job_id)
+        (tree.work / "go").touch()
+        async for event in watching:
+            if isinstance(event, pigeon.JobChanged) and event.job.status != "running":
+                break
+        after = await agent.get_job_output(job.job_id, after=before.next)
+        again = await agent.get_job_output(job.job_id, after=after.next)
+        whole = await agent.get_job_output(job.job_id)
+    assert "while" in before.text
+    assert after.text.startswith("the answer")
+    assert (again.text, again.next) == ("", after.next)
+    assert whole.text == after.text
+
+
+async def test_the_host_sees_and_stops_the_commands_of_agents(tree: AgentTree) -> None:
+    tree.says("ROOT", call("bash", command="read x", background=True), calls(task("CHILD")), "Done.")
+    tree.says("CHILD", call("bash", command="read x", background=True), call("jobs", action="wait"), "done")
+    async with tree.start() as agent:
+        watching = agent.events()
+        running = asyncio.ensure_future(agent.run("ROOT"))
+        async for event in watching:
+            if isinstance(event, pigeon.AgentChanged) and event.agent.activity == "wait":
+                break
+        own, other = (await agent.get_jobs()).jobs
+        [known] = (await agent.get_agents()).agents
+        assert (own.job_id, other.job_id, other.agent_id) == ("job-1", "job-2", known.agent_id)
+        await agent.stop_job(other.job_id)
+        await running
+        assert [job.job_id for job in (await agent.get_jobs()).jobs] == ["job-1"]
+
+
+async def test_a_command_of_an_agent_is_sent_to_the_background(tree: AgentTree) -> None:
+    tree.says("ROOT", calls(task("CHILD")), "Done.")
+    tree.says("CHILD", call("bash", command="echo first; while [ ! -e go ]; do :; done"), "It goes on.")
+    async with tree.start() as agent:
+        running = asyncio.ensure_future(agent.run("ROOT"))
+        async for event in agent.events():
+            if isinstance(event, pigeon.AgentChanged) and isinstance(event.agent.activity, str):
+                break
+        [known] = (await agent.get_agents()).agents
+        answer = (await agent.get_agent_messages(known.agent_id)).messages[-1]
+        [called] = [block.id for block in answer.content if isinstance(block, pigeon.ToolCall)]
+        await agent.background_tool(called)
+        result = await running
+    assert result.ended == "done"
+    assert not (tree.work / "go").exists()

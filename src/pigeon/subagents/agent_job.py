@@ -1,4 +1,4 @@
-"""An agent in the background as a job: its output is what it does and says."""
+"""An agent in the background as a job: its output is what it does, and in the end its result alone."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ class AgentJob:
     def __init__(self, agent: RunningAgent, title: str) -> None:
         self._agent = agent
         self._title = title[:LONGEST_TITLE]
+        self._shown = ""
+        self._first = 0
 
     @property
     def info(self) -> JobInfo:
@@ -35,11 +37,16 @@ class AgentJob:
         await self._agent.wait_until_over()
 
     def read(self, after: int) -> OutputPart:
-        """What it does while it works, its result when it has ended."""
+        """What it does while it works, its result when it has ended; what is different now begins at a new position,
+        so that it is read once."""
         end = self._agent.end
-        data = (self._agent.progress.describe() if end is None else end.to_text()).encode("utf-8", "replace")
-        start = 0 if end is not None or after > len(data) else after
-        return OutputPart(data[start:].decode("utf-8", "replace"), len(data))
+        text = self._agent.progress.describe() if end is None else end.to_text()
+        if text != self._shown:
+            self._first += len(self._shown.encode("utf-8", "replace"))
+            self._shown = text
+        data = text.encode("utf-8", "replace")
+        start = min(max(after - self._first, 0), len(data))
+        return OutputPart(data[start:].decode("utf-8", "replace"), self._first + len(data))
 
     async def write(self, text: str) -> None:
         await self._agent.steer(text)

@@ -108,7 +108,8 @@ class AgentTools:
         self._fitter: GuardedFitter = starter._fitter if starter else GuardedFitter(sandbox.processes)
         self.images: PromptImages = starter.images if starter else PromptImages(self._fitter, self._should_resize)
         self.todos = Todos(post, list_plan_tool_names(), settings.tasks.todo_clear_delay, self._activate_plan_tool)
-        self.jobs = Jobs(post, settings.jobs.start_run)
+        own_id = transcript.journal.session_id if starter else ""
+        self.jobs: Jobs = Jobs(post, settings.jobs.start_run, starter.jobs if starter else None, own_id)
         tools = self._make_built_in_tools()
         self._choice = ToolChoice(options, settings, list(tools))
         self.toolset = Toolset(tools, (), self._choice.choose_active_tools, self._choice.can_activate, facts_of)

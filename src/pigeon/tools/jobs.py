@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from typing import Any, ClassVar
 
 from pigeon.agent.interfaces import ToolRun
@@ -30,14 +31,14 @@ class JobsTool(BaseTool):
     name = "jobs"
     description = (
         "Look after commands and agents in the background. list: all of them. read: the output of one, from the "
-        "position after on. wait: until one has ended, at most so many seconds, and its output. write: send text to "
+        "position after on. wait: until it has ended, at most so many seconds, and its output. write: send text to "
         "the stdin of a command, or a message to an agent. stop: end one with all that it started."
     )
     parameters: ClassVar[dict[str, Json]] = {
         "type": "object",
         "properties": {
             "action": {"type": "string", "enum": list(ACTIONS)},
-            "id": {"type": "string", "description": "The id of the job (not for list)"},
+            "id": {"type": "string", "description": "The id of the job (not for list; wait takes any job without it)"},
             "seconds": {"type": "number", "description": f"wait: at most so long ({DEFAULT_SECONDS:g} by default)"},
             "after": {"type": "number", "description": "read, wait: the position that an earlier result has named"},
             "text": {"type": "string", "description": "write: what to send; a newline ends a line"},
@@ -58,7 +59,9 @@ class JobsTool(BaseTool):
         """Do one action; raises `ToolFailed` that names what is wrong."""
         action = arguments["action"]
         if action == "list":
-            return _describe_list(self._jobs.list_jobs())
+            return self._list()
+        if action == "wait" and not arguments.get("id"):
+            return await self._wait_for_any(arguments, run)
         if not arguments.get("id"):
             raise ToolFailed(f"id is missing: {action} needs the id of a job.")
         try:
@@ -79,8 +82,20 @@ class JobsTool(BaseTool):
             await job.write(text)
             return make_text_outcome(f"Sent to {job.info.job_id}.", _details(job.info))
         if action == "wait":
-            await _wait(job, arguments.get("seconds"), run)
+            await _wait(job.wait_for_end(), arguments.get("seconds"), run)
         return self._read(job, arguments.get("after"))
+
+    async def _wait_for_any(self, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
+        """The first job that has ended; if none does in time, all of them."""
+        if not self._jobs.list_ended():
+            if all(job.status != "running" for job in self._jobs.list_jobs()):
+                raise ToolFailed("Nothing runs in the background.")
+            await _wait(self._jobs.wait_for_any_end(), arguments.get("seconds"), run)
+        ended = self._jobs.list_ended()
+        return self._read(self._jobs.find_job(ended[0].job_id), None) if ended else self._list()
+
+    def _list(self) -> ToolOutcome:
+        return _describe_list(self._jobs.list_jobs())
 
     def _read(self, job: Job, after: Json) -> ToolOutcome:
         part, info = job.read(_parse_position(after)), job.info
@@ -91,11 +106,12 @@ class JobsTool(BaseTool):
         return make_text_outcome(f"{lead}\n\n{part.text or '(no output)'}", {**_details(info), "next": part.next})
 
 
-async def _wait(job: Job, seconds: Json, run: ToolRun) -> None:
+async def _wait(end: Coroutine[Any, Any, None], seconds: Json, run: ToolRun) -> None:
     longest = DEFAULT_SECONDS if seconds is None else float(seconds)
     if not 0 <= longest <= LONGEST_SECONDS:
+        end.close()
         raise ToolFailed(f"Invalid seconds: {seconds}. It must be from 0 to {LONGEST_SECONDS:g}.")
-    ending = asyncio.ensure_future(job.wait_for_end())
+    ending = asyncio.ensure_future(end)
     try:
         await run.scope.wait(asyncio.wait({ending}, timeout=longest))
     finally:

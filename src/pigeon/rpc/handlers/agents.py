@@ -54,12 +54,12 @@ async def merge_agent(cmd: MergeAgent, s: Session) -> AgentMerged:
 
 @handles(GetJobs)
 def get_jobs(cmd: GetJobs, s: Session) -> JobList:
-    return JobList(jobs=s.dependencies.jobs.list_jobs())
+    return JobList(jobs=s.dependencies.jobs.list_all_jobs())
 
 
 @handles(GetJobOutput)
 def get_job_output(cmd: GetJobOutput, s: Session) -> JobOutput:
-    job = s.dependencies.jobs.find_job(cmd.job_id)
+    job = s.dependencies.jobs.find_any_job(cmd.job_id)
     part, info = job.read(cmd.after), job.info
     return JobOutput(text=part.text, next=part.next, status=info.status, exit_code=info.exit_code)
 
@@ -67,7 +67,7 @@ def get_job_output(cmd: GetJobOutput, s: Session) -> JobOutput:
 @handles(StopJob)
 async def stop_job(cmd: StopJob, s: Session) -> None:
     """Answered when everything of the job has ended."""
-    await s.dependencies.jobs.find_job(cmd.job_id).stop()
+    await s.dependencies.jobs.find_any_job(cmd.job_id).stop()
 
 
 @handles(BackgroundTool)

@@ -13,6 +13,8 @@ from msgspec import Struct
 from pigeon.system.shell.truncation import MAX_BYTES, human_size
 
 LARGEST = 32 * 1024 * 1024
+# Room for the lines above a part.
+LARGEST_PART = MAX_BYTES - 1024
 OMITTED = "[{} of output are left out here]\n"
 
 
@@ -70,7 +72,7 @@ class KeptOutput:
             self._first += dropped
             self._size -= dropped
 
-    def read(self, after: int = 0, most: int = MAX_BYTES) -> OutputPart:
+    def read(self, after: int = 0, most: int = LARGEST_PART) -> OutputPart:
         """The output from a position on; of a longer one the end, after a note of what is left out."""
         asked = min(max(after, 0), self.end)
         start = max(asked, self._first, self.end - most)
@@ -78,8 +80,13 @@ class KeptOutput:
         if start > asked:
             while data and data[0] & 0xC0 == 0x80:
                 data, start = data[1:], start + 1
+        text = data.decode("utf-8", "replace")
+        # A byte that is no text is shown by three.
+        encoded = text.encode()
+        if len(encoded) > most:
+            text, start = encoded[-most:].decode("utf-8", "ignore"), start + len(encoded) - most
         note = OMITTED.format(human_size(start - asked)) if start > asked else ""
-        return OutputPart(note + data.decode("utf-8", "replace"), self.end)
+        return OutputPart(note + text, self.end)
 
     def close(self) -> None:
         """Nothing more is appended; what is kept can still be read."""
