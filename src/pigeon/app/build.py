@@ -365,7 +365,7 @@ class _Builder:
                 programs=self._options.agents,
                 find_model=self._find_model,
                 report=self._reports.add_startup_warning,
-                in_turn=self._options.record is not None or self._environment.reproducible,
+                in_turn=_works_in_turn(self._options, self._environment),
                 workspace=self._workspace,
             )
         )
@@ -599,6 +599,11 @@ def _options_for_replay(options: AgentOptions, recordings: AgentRecordings) -> A
     )
 
 
+def _works_in_turn(options: AgentOptions, environment: Environment) -> bool:
+    """Whether calls and agents work one after the other, so that a recording plays as it was made."""
+    return options.record is not None or environment.reproducible
+
+
 def _make_session_settings(
     settings: Settings, options: AgentOptions, environment: Environment, recordings: AgentRecordings
 ) -> SessionSettings:
@@ -620,6 +625,7 @@ def _make_session_settings(
         several_clients=options.several_clients,
         plan_is_seen="plans" in options.offers,
         reproducible=environment.reproducible,
+        one_call_at_a_time=_works_in_turn(options, environment),
         finish_gate=value_or_default(
             settings.finish_gate, options.unattended if options.finish_gate is None else options.finish_gate
         ),

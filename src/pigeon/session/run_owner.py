@@ -57,8 +57,8 @@ class SessionRunOwner:
 
     @property
     def one_at_a_time(self) -> bool:
-        """True if the same events must come in the same order each time."""
-        return self._dependencies.settings.reproducible
+        """True if calls must come in the same order each time, as when a recording is made or played."""
+        return self._dependencies.settings.one_call_at_a_time
 
     def name_machine(self, failure: ToolOutcome) -> ToolOutcome:
         """The result of a failed call, with the machine of the workspace, if that is another one."""

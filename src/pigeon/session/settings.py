@@ -82,7 +82,8 @@ class LoopGuardPolicy(Struct, frozen=True):
 
 
 class SessionSettings(Struct, frozen=True, kw_only=True):
-    """The initial settings of a session; a `reproducible` one does nothing in parallel that could end in any order.
+    """The initial settings of a session; a `reproducible` one does nothing in parallel that could end in any order, and
+    with `one_call_at_a_time` the calls of an answer run one after another.
 
     Where a person sees the plan, the model is not reminded of it: it may have stopped to ask.
     """
@@ -98,6 +99,7 @@ class SessionSettings(Struct, frozen=True, kw_only=True):
     several_clients: bool = False
     plan_is_seen: bool = False
     reproducible: bool = False
+    one_call_at_a_time: bool = False
     finish_gate: bool = False
     auto_retry: bool = True
     retry: RetryPolicy = RetryPolicy()
