@@ -135,6 +135,8 @@ class TaskResult(ResultRecord, frozen=True):
         commit: the commit that the workspace started from
         turns: answers of the model
         tools: how often each tool was called
+        agents: how many agents were started, by whichever of them; `usage` has what they used, `turns` and `tools`
+            are those of the task's own conversation
         seconds: how long it took
         began: when it started, in milliseconds since 1970
     """
@@ -154,6 +156,7 @@ class TaskResult(ResultRecord, frozen=True):
     commit: str | None = None
     turns: int = 0
     tools: dict[str, int] = field(default_factory=dict)
+    agents: int = 0
     seconds: float = 0.0
     began: int = 0
 

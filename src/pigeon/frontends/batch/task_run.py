@@ -42,9 +42,10 @@ from pigeon.system.files import create_or_replace_file, sync_folder
 from pigeon.system.git import Git, GitError
 from pigeon.system.process.start import ProcessOwner
 from pigeon.wire import codec
+from pigeon.wire.agents import AgentInfo
 from pigeon.wire.base import Absent, value_or_default
 from pigeon.wire.errors import PigeonError, Refusal, text_for_host
-from pigeon.wire.events import MessageEnd
+from pigeon.wire.events import AgentChanged, MessageEnd
 from pigeon.wire.messages import AssistantMessage, ToolResultMessage
 from pigeon.wire.steering import parse_limits
 
@@ -113,6 +114,7 @@ class _Run:
         self._began = now_ms()
         self._started = time.monotonic()
         self._found: dict[str, Any] = {}
+        self._costs_of_agents: dict[str, float] = {}
         self._part = _identify_folder(place.part)
 
     async def execute(self) -> TaskResult:
@@ -155,6 +157,7 @@ class _Run:
             result = await self._run_prompt(agent)
             check = await self._run_check(agent, result)
             stats = await agent.get_state()
+            self._found["agents"] = len((await agent.get_agents()).agents)
             if commit is not None:
                 await self._store_patch(lambda: self._make_patch(workspace, commit, built.processes))
             elif before is not None:
@@ -174,10 +177,21 @@ class _Run:
         return record.make_result(await agent.get_state())
 
     def _report_cost(self, event: ConversationEvent) -> None:
+        cost = 0.0
         if isinstance(event, MessageEnd) and isinstance(event.message, AssistantMessage):
-            cost = event.message.usage.cost.total
-            if cost:
-                self._link.report_cost(float(cost))
+            cost = float(event.message.usage.cost.total)
+        elif isinstance(event, AgentChanged) and event.agent.depth == 1:
+            cost = self._count_agent(event.agent)
+        if cost > 0:
+            self._link.report_cost(cost)
+
+    def _count_agent(self, agent: AgentInfo) -> float:
+        """What an agent has cost since it was last looked at; what it has started itself is part of that in the end."""
+        so_far = float(agent.usage.cost.total)
+        before = self._costs_of_agents.get(agent.agent_id, 0.0)
+        # One that continues counts from nothing.
+        self._costs_of_agents[agent.agent_id] = so_far
+        return so_far - before if so_far >= before else so_far
 
     async def _run_check(self, agent: Agent, result: Result[Any]) -> CheckResult | None:
         """Run the check if the agent has finished or reached a limit."""
@@ -240,6 +254,8 @@ class _Run:
         os.rename(file, target)
         with suppress(FileNotFoundError):
             os.rename(SessionFolders.outputs_folder_of(file), SessionFolders.outputs_folder_of(target))
+        with suppress(FileNotFoundError):
+            os.rename(SessionFolders.agents_folder_of(file), SessionFolders.agents_folder_of(target))
         page = os.path.join(self._place.part, PAGE_FILE)
         PageWriter(
             self._environment, built.session.dependencies.repository.store, self._redactor.mask

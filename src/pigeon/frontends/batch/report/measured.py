@@ -18,6 +18,7 @@ MEASURES: dict[str, tuple[Measure, str]] = {
     "time": (lambda one: one.seconds, "seconds"),
     "turns": (lambda one: float(one.turns), "turns"),
     "tool calls": (lambda one: float(sum(one.tools.values())), "calls"),
+    "agents": (lambda one: float(one.agents), "agents"),
 }
 NO_GROUP = "(no group)"
 NO_MODEL = "(no model)"

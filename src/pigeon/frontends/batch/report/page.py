@@ -24,7 +24,14 @@ from pigeon.system.clock import duration_text
 
 MOST_ROWS = 5000
 MOST_REASONS = 50
-FORMS = {"cost": "${:,.4f}", "tokens": "{:,.0f}", "time": "{:,.2f} s", "turns": "{:,.1f}", "tool calls": "{:,.1f}"}
+FORMS = {
+    "cost": "${:,.4f}",
+    "tokens": "{:,.0f}",
+    "time": "{:,.2f} s",
+    "turns": "{:,.1f}",
+    "tool calls": "{:,.1f}",
+    "agents": "{:,.1f}",
+}
 SHEET = """
 :root { --plot1: #2f6fc1; --plot2: #c2701a; --plot3: #1b7f3b; --plot4: #9a2393; --plot5: #0b6e75; --plot6: #b3261e; }
 @media screen and (prefers-color-scheme: dark) { :root { --plot1: #6ea3e8; --plot2: #e5a44b; --plot3: #6fd08c;
@@ -170,6 +177,7 @@ def _make_tiles(batch: BatchView) -> list[tuple[str, str]]:
         (f"{samples['tokens'].total:,.0f}", "tokens"),
         (duration_text(samples["time"].total), "time of all tasks together"),
         (f"{samples['turns'].mean:,.1f}", "mean turns per task"),
+        *([(f"{samples['agents'].total:,.0f}", "agents started")] if samples["agents"].total else []),
     ]
 
 

@@ -35,6 +35,7 @@ COLUMNS: dict[str, tuple[str, Callable[[TaskResult], Any]]] = {
     "turns": ("int64", lambda one: one.turns),
     "tool_calls": ("int64", lambda one: sum(one.tools.values())),
     "tools": ("string", lambda one: codec.encode(one.tools).decode()),
+    "agents": ("int64", lambda one: one.agents),
     "check_passed": ("bool", lambda one: None if one.check is None else one.check.passed),
     "check_exit_code": ("int64", lambda one: None if one.check is None else one.check.exit_code),
     "check_seconds": ("double", lambda one: None if one.check is None else one.check.seconds),
