@@ -8,7 +8,13 @@ from typing import Any
 import pytest
 
 import pigeon
-from pigeon.subagents.definitions import agent_folders, check_types, combine_types, read_agent_types
+from pigeon.subagents.definitions import (
+    agent_folders,
+    check_programs_types,
+    check_types,
+    combine_types,
+    read_agent_types,
+)
 from pigeon.tools.catalog import built_in_names
 from pigeon.wire.agents import AgentType
 from support.agent_trees import AgentTree, calls, events_of, results_of, task, text_of_result
@@ -185,3 +191,28 @@ async def test_the_model_is_shown_all_types(tree: AgentTree) -> None:
     [declared] = [tool for tool in added if tool.name == "task"]
     for line in ("own: Of the program", "poet: Writes verses", "general: ", "explore: "):
         assert f"- {line}" in declared.description
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"name": ""}, 'name must be a text, and is ""'),
+        ({"name": 3}, "name must be a text, and is 3"),
+        ({"description": ""}, "description is missing"),
+        ({"thinking": "huge"}, 'thinking is "huge"'),
+        ({"permissions": {"deny": ["bash(("]}}, 'permissions is {"deny":["bash(("]}'),
+        ({"limits": {"turns": 0}}, 'limits is {"turns":0}'),
+        ({"tools": {"a": 1}}, 'tools must be a list of names, or names with commas, and is {"a":1}'),
+        ({"model": ["a"]}, 'model must be a text, and is ["a"]'),
+    ],
+)
+def test_a_mistake_in_a_type_of_the_program_is_reported(fields: dict[str, Any], expected: str) -> None:
+    reports: list[str] = []
+    fine = pigeon.AgentType(name="fine", description="d", tools=["Read", "Grep"])
+    known = check_programs_types(
+        [pigeon.AgentType(**{"name": "x", "description": "d", **fields}), fine], reports.append
+    )
+    assert [one.name for one in known] == ["fine"]
+    assert known[0].tools == ["read", "grep"]
+    assert len(reports) == 1
+    assert expected in reports[0]

@@ -121,3 +121,24 @@ async def test_closing_the_conversation_ends_its_agents(tree: AgentTree) -> None
     with pytest.raises(pigeon.ConversationClosed):
         await run.result()
     assert not processes_in(f"HOME={tree.folders.home}")
+
+
+async def test_an_agent_that_is_stopped_before_its_turn_begins_and_ends_all_the_same(tree: AgentTree) -> None:
+    tree.made.settings(agents={"maxParallel": 1})
+    tree.says("FIRST", HANGING)
+    tree.says("SECOND", "never")
+    async with tree.start() as agent:
+        first, second = agent.spawn("FIRST"), agent.spawn("SECOND")
+        async for event in first:
+            if isinstance(event, pigeon.TextDelta):
+                break
+        async with asyncio.timeout(20):
+            while second.agent_id is None:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+        await second.abort()
+        seen = [type(event).__name__ async for event in second]
+        result = await second.result()
+        await first.abort()
+    assert result.ended == "aborted"
+    assert seen[0] == "AgentStart"
+    assert seen[-2:] == ["AgentEnd", "AgentSettled"]

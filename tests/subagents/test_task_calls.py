@@ -143,7 +143,7 @@ async def test_agents_start_no_agents_unless_the_settings_say_so(tree: AgentTree
         await events_of(agent, "ROOT")
         [known] = (await agent.get_agents()).agents
         messages = (await agent.get_agent_messages(known.agent_id)).messages
-    assert pigeon.text_of(messages[2].content) == "Tool task not found"
+    assert "agents may be 1 deep (setting agents.maxDepth)" in pigeon.text_of(messages[2].content)
 
 
 async def test_a_tree_is_as_deep_as_the_settings_say(tree: AgentTree) -> None:
@@ -207,3 +207,28 @@ async def test_without_sessions_on_disk_agents_live_in_memory(tree: AgentTree) -
         again = await agent.spawn("CHILD", resume=end.result.details["agentId"]).result()
     assert again.ended == "done"
     assert not list(tree.folders.agent.rglob("*.jsonl"))
+
+
+def replace_file(path: Path, data: bytes | None) -> None:
+    """Give a file this content; none removes it."""
+    path.unlink()
+    if data is not None:
+        path.write_bytes(data)
+
+
+@pytest.mark.parametrize("left", [None, b"", b'{"type":"session","id'])
+async def test_an_agent_whose_session_was_never_written_continues_under_its_id(
+    tree: AgentTree, left: bytes | None
+) -> None:
+    """The process died between the record of its start and its first message."""
+    tree.says("ROOT", calls(task("CHILD")), "Done.")
+    tree.says("CHILD", "Here.")
+    async with tree.start() as agent:
+        await events_of(agent, "ROOT")
+        [known] = (await agent.get_agents()).agents
+        file = (await agent.get_state()).session_file
+    replace_file(Path(str(known.session_file)), left)
+    async with tree.start(session=file) as again:
+        result = await again.spawn("CHILD", resume=known.agent_id).result()
+        assert len((await again.get_agent_messages(known.agent_id)).messages) == 2
+    assert (result.ended, result.session_id) == ("done", known.agent_id)

@@ -298,6 +298,7 @@ def error_to_result(error: Exception) -> CallResult:
     outcome = ToolOutcome(
         content=[TextContent(text=text)],
         details={} if isinstance(details, Absent) else details,
+        usage=error.usage if isinstance(error, ToolFailed) else ABSENT,
         terminate=True if getattr(error, "terminate", False) else ABSENT,
     )
     return CallResult(outcome, is_error=True, denied=isinstance(error, CallDenied))

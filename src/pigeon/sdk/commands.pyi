@@ -381,7 +381,9 @@ class CommandMethods(ABC):
     async def merge_agent(self, agent_id: str) -> AgentMerged:
         """Merge the branch of an agent that worked in a worktree; with conflicts nothing changes."""
     async def get_jobs(self) -> JobList:
-        """The commands and agents in the background, those that have ended included."""
+        """The commands and agents in the background, those that have ended included; those of the conversation
+        come first, then those of its agents, as long as these are running.
+        """
     async def get_job_output(self, job_id: str, *, after: int = 0) -> JobOutput:
         """The output of a job from the position `after` on, which is the `next` of an earlier answer."""
     async def stop_job(self, job_id: str) -> None:
@@ -709,7 +711,9 @@ class SyncCommandMethods(ABC):
     def merge_agent(self, agent_id: str) -> AgentMerged:
         """Merge the branch of an agent that worked in a worktree; with conflicts nothing changes."""
     def get_jobs(self) -> JobList:
-        """The commands and agents in the background, those that have ended included."""
+        """The commands and agents in the background, those that have ended included; those of the conversation
+        come first, then those of its agents, as long as these are running.
+        """
     def get_job_output(self, job_id: str, *, after: int = 0) -> JobOutput:
         """The output of a job from the position `after` on, which is the `next` of an earlier answer."""
     def stop_job(self, job_id: str) -> None:

@@ -10,10 +10,19 @@ from msgspec import Struct
 
 from pigeon.sdk.output import OutputType
 from pigeon.sdk.records import UnknownEvent
+from pigeon.wire.agents import UNFINISHED, AgentInfo
 from pigeon.wire.answers import State
 from pigeon.wire.base import ABSENT, Absent, value_or_default
 from pigeon.wire.content import text_of
-from pigeon.wire.events import AgentSettled, AgentStart, CompactionEnd, MessageEnd, Outbound, StreamEvent
+from pigeon.wire.events import (
+    AgentChanged,
+    AgentSettled,
+    AgentStart,
+    CompactionEnd,
+    MessageEnd,
+    Outbound,
+    StreamEvent,
+)
 from pigeon.wire.messages import AssistantMessage, Message, ToolResultMessage
 from pigeon.wire.model import Usage, sum_usage, zero_usage
 from pigeon.wire.steering import describe_limit
@@ -22,7 +31,7 @@ ConversationEvent = Outbound | StreamEvent | UnknownEvent
 Ended = Literal["done", "limit", "aborted", "error", "denied"]
 OutputT = TypeVar("OutputT")
 MOST_RECENT = 4
-_KEPT = (AgentStart, MessageEnd, CompactionEnd, AgentSettled)
+_KEPT = (AgentStart, MessageEnd, CompactionEnd, AgentChanged, AgentSettled)
 CUT_OFF = "The answer was cut off: it reached the model's longest output"
 NO_OUTPUT = "The agent gave no output: no run was started, or it does not know outputSchema"
 
@@ -86,6 +95,8 @@ class RunRecord:
                 self._add_usage(event.message.usage)
         elif isinstance(event, CompactionEnd):
             self._add_usage(getattr(event.result, "usage", ABSENT))
+        elif isinstance(event, AgentChanged):
+            self._add_background_agent(event.agent)
         elif isinstance(event, AgentSettled):
             self._settled = event
             self._convert_and_store_output(event.output)
@@ -165,6 +176,12 @@ class RunRecord:
             self._unusable = None
         except Exception as error:  # a type may run its own checks, and raise anything
             self._unusable = f"The output fits its schema, but not its type: {error}"
+
+    def _add_background_agent(self, agent: AgentInfo) -> None:
+        """Count an agent that has ended and that no call waits for; the others come with the results of their calls,
+        and those of agents with these."""
+        if agent.background is True and agent.depth == 1 and agent.status not in UNFINISHED:
+            self._add_usage(agent.usage)
 
     def _add_usage(self, usage: Usage | Absent) -> None:
         # Counts of other agents need not be numbers.

@@ -49,6 +49,7 @@ from pigeon.wire.commands.mcp import McpCompletions, McpResource, McpServers, Mc
 from pigeon.wire.content import UserBlock
 from pigeon.wire.events import AgentChanged
 from pigeon.wire.messages import Message, ToolResultMessage
+from pigeon.wire.model import Usage
 from pigeon.wire.steering import Rule
 from pigeon.workspaces.agent_workspace import AgentWorkspace
 
@@ -174,6 +175,10 @@ class StartedAgents(Protocol):
 
     def describe_running(self) -> list[AgentChanged]:
         """Those that are running, with what they do, as events would say it."""
+        ...
+
+    def list_open_usage(self) -> list[Usage]:
+        """What those have used whose end is not recorded: they are running, or an earlier process died with them."""
         ...
 
     def list_messages(self, agent_id: str) -> list[Message]:

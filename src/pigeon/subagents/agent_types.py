@@ -45,12 +45,18 @@ class AgentTypes:
         return self._types
 
     def _read_types(self) -> list[AgentType]:
-        from pigeon.subagents.definitions import agent_folders, check_types, combine_types, read_agent_types
+        from pigeon.subagents.definitions import (
+            agent_folders,
+            check_programs_types,
+            check_types,
+            combine_types,
+            read_agent_types,
+        )
 
         cwd, trusted = self._folder or ("", False)
         folders = agent_folders(self._agent_dir, cwd, trusted)
         files = read_agent_types(folders, self._report, self._project_view())
-        every = combine_types(self._programs, files)
+        every = combine_types(check_programs_types(self._programs, self._report), files)
         return check_types(every, self._known_tools(), self._can_appear_later, self._find_model, self._report)
 
     @staticmethod

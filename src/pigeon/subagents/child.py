@@ -68,6 +68,9 @@ class StartedAgentFactory:
         transcript, bus = Transcript(plan.journal), Bus()
         models = self._choose_model(plan, transcript, bus)
         tools = self._make_tools(plan, transcript, bus, models)
+        if not plan.spawner.may_spawn and plan.parent.toolset.is_active(TaskTool.name):
+            # Not offered; who calls it all the same is told why it may not.
+            tools.toolset.try_defer(TaskTool(plan.spawner))
         tools.add_tools(_find_foreign_tools(plan.parent.toolset))
         name = AgentName(plan.journal.session_id, plan.type.name)
         permissions = given.permissions.make_agent_permissions(
@@ -153,9 +156,7 @@ class StartedAgentFactory:
         toolset = plan.parent.toolset
         named = list(toolset.active_tools()) if plan.type.tools is None else plan.type.tools
         admitted = [name for name in named if toolset.admits(name)]
-        return ToolOptions(
-            tools=tuple(admitted) or ("",), exclude_tools=() if plan.spawner.may_spawn else (TaskTool.name,)
-        )
+        return ToolOptions(tools=tuple(admitted) or ("",))
 
     def _make_composer(self, known: AgentType) -> Callable[..., str]:
         role = ROLE.format(agent=known.name)

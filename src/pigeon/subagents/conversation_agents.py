@@ -11,11 +11,12 @@ from msgspec import Struct
 
 from pigeon.agent.interfaces import ToolRun
 from pigeon.config.settings import Settings
+from pigeon.session.history.started_agents import read_recorded_agents
 from pigeon.tools.base import AgentRequest
 from pigeon.wire.agents import AgentInfo, AgentMerged, AgentType
 from pigeon.wire.events import AgentChanged, ToolOutcome
 from pigeon.wire.messages import Message
-from pigeon.wire.model import Model
+from pigeon.wire.model import Model, Usage
 
 if TYPE_CHECKING:
     from pigeon.permissions.control import AgentPermissions
@@ -117,6 +118,9 @@ class ConversationAgents:
     def describe_running(self) -> list[AgentChanged]:
         return [] if self._made is None else self._made.describe_running()
 
+    def list_open_usage(self) -> list[Usage]:
+        return self._spawner.list_open_usage() if self._made is not None or self._has_recorded_agents() else []
+
     def list_messages(self, agent_id: str) -> list[Message]:
         return self._spawner.list_messages(agent_id)
 
@@ -171,6 +175,9 @@ class ConversationAgents:
             )
             self._types.use_folder(*self._folder)
         return self._types
+
+    def _has_recorded_agents(self) -> bool:
+        return self._parts is not None and bool(read_recorded_agents(self._parts[0].journal.lines))
 
     def _list_tool_names(self) -> list[str]:
         from pigeon.tools.catalog import built_in_names

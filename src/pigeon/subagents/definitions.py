@@ -22,6 +22,7 @@ from pigeon.tools.find import FindTool
 from pigeon.tools.grep import GrepTool
 from pigeon.tools.ls import LsTool
 from pigeon.tools.read import ReadTool
+from pigeon.wire import codec
 from pigeon.wire.agents import AgentSource, AgentType
 from pigeon.wire.errors import BadRecord
 from pigeon.wire.model import LEVELS
@@ -32,6 +33,8 @@ FOLDER = "agents"
 PROJECT_FOLDERS = (".pigeon", ".claude", ".omp", ".pi")
 LARGEST = 256 * 1024
 LONGEST_DESCRIPTION = 2_000
+LONGEST_VALUE = 100
+_FIELDS = ("name", "description", "tools", "model", "thinking", "limits", "permissions", "spawns")
 # What other programs write for "the model of the agent that starts it".
 INHERIT = "inherit"
 # The lists of rules that a type may add: it can only tighten.
@@ -76,6 +79,23 @@ def read_agent_types(
             if known is not None:
                 found.setdefault(known.name, known)
     return list(found.values())
+
+
+def check_programs_types(programs: Sequence[AgentType], report: Report) -> list[AgentType]:
+    """The types of the program whose fields can be used, read as those of files are."""
+    return [known for given in programs if (known := _check_programs_type(given, report)) is not None]
+
+
+def _check_programs_type(given: AgentType, report: Report) -> AgentType | None:
+    head = {name: value for name in _FIELDS if (value := getattr(given, name)) not in (None, "")}
+    place = f"The agent {_show(given.name)}"
+    try:
+        if not isinstance(given.name, str) or not given.name.strip():
+            raise ValueError(f"name must be a text, and is {_show(given.name)}")
+        return _make_type(head, str(given.prompt), "program", "", lambda text: report(f"{place}: {text}"))
+    except ValueError as error:
+        report(f"{place} is ignored: {error}")
+        return None
 
 
 def combine_types(programs: Sequence[AgentType], files: Sequence[AgentType]) -> list[AgentType]:
@@ -185,13 +205,17 @@ def _read_file(
         parts = read_front_matter(text)
         if parts.problem is not None:
             raise ValueError(parts.problem)
-        return _make_type(path, source, parts.head, parts.body.strip(), report)
+        return _make_type(parts.head, parts.body.strip(), source, path, lambda text: report(f"{path}: {text}"))
     except ValueError as error:
         report(f"The agent {path} is ignored: {error}")
         return None
 
 
-def _make_type(path: str, source: AgentSource, head: dict[str, Any], body: str, report: Report) -> AgentType:
+def _make_type(head: dict[str, Any], body: str, source: AgentSource, path: str, report: Report) -> AgentType:
+    """The type with these fields; raises `ValueError` that names the field and its value."""
+    for key in ("name", "description", "model", "thinking"):
+        if not isinstance(head.get(key, ""), str):
+            raise ValueError(f"{key} must be a text, and is {_show(head[key])}")
     name = text_of_key(head, "name") or os.path.splitext(os.path.basename(path))[0]
     description = " ".join(text_of_key(head, "description").split())
     if not description:
@@ -199,7 +223,7 @@ def _make_type(path: str, source: AgentSource, head: dict[str, Any], body: str, 
     model, thinking = text_of_key(head, "model"), text_of_key(head, "thinking")
     level = next((level for level in LEVELS if level == thinking), None)
     if thinking and level is None:
-        raise ValueError(f'thinking is "{thinking}", and must be one of {", ".join(LEVELS)}')
+        raise ValueError(f"thinking is {_show(thinking)}, and must be one of {', '.join(LEVELS)}")
     tools = _parse_names(head, "tools")
     return AgentType(
         name=name,
@@ -209,7 +233,7 @@ def _make_type(path: str, source: AgentSource, head: dict[str, Any], body: str, 
         model=None if model in ("", INHERIT) else model,
         thinking=level,
         limits=_parse_limits(head.get("limits")),
-        permissions=_parse_permissions(head.get("permissions"), lambda text: report(f"{path}: {text}")),
+        permissions=_parse_permissions(head.get("permissions"), report),
         spawns=_parse_names(head, "spawns"),
         source=source,
         path=path,
@@ -232,7 +256,7 @@ def _parse_names(head: dict[str, Any], key: str) -> list[str] | None:
     if isinstance(value, str):
         value = value.split(",")
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise ValueError(f"{key} must be a list of names, or names with commas")
+        raise ValueError(f"{key} must be a list of names, or names with commas, and is {_show(value)}")
     return list(dict.fromkeys(item.strip() for item in value if item.strip()))
 
 
@@ -246,7 +270,7 @@ def _parse_limits(value: Any) -> Limits:
     try:
         return parse_limits(given)
     except BadRecord as error:
-        raise ValueError(str(error)) from None
+        raise ValueError(f"limits is {_show(value)}: {error}") from None
 
 
 def _to_number(name: str, value: Any) -> Any:
@@ -262,10 +286,19 @@ def _parse_permissions(value: Any, report: Report) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise ValueError(f"permissions must have the lists {' and '.join(STRICTER)}")
-    for key in value.keys() - set(STRICTER):
-        report(f"permissions.{key} is ignored: an agent can only add rules that deny or ask")
+        raise ValueError(f"permissions must have the lists {' and '.join(STRICTER)}, and is {_show(value)}")
+    for key in (key for key in value if key not in STRICTER):
+        report(f"permissions.{key} is ignored ({_show(value[key])}): an agent can only add rules that deny or ask")
     rules = {key: [value[key]] if isinstance(value[key], str) else value[key] for key in STRICTER if key in value}
     if wrong := describe_wrong_rules(rules):
-        raise ValueError("; ".join(wrong))
+        raise ValueError(f"permissions is {_show(value)}: {'; '.join(wrong)}")
     return rules
+
+
+def _show(value: Any) -> str:
+    """A value as it was written, as far as a line has room for it."""
+    try:
+        text = codec.encode(value).decode("utf-8", "replace")
+    except BadRecord:
+        text = repr(value)
+    return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 1] + "…"

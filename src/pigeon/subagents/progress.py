@@ -9,6 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 from pigeon.agent.tool_facts import ToolFacts
+from pigeon.session.history.started_agents import is_result_of_agent
 from pigeon.wire.agents import AgentSource, AgentWork, RecentCall
 from pigeon.wire.base import ABSENT
 from pigeon.wire.content import TextContent
@@ -31,7 +32,7 @@ class RunningTool(Struct, frozen=True):
 
 
 class AgentProgress:
-    """Counts the work of one agent. `usage` includes that of agents it has started, once they have ended."""
+    """Counts the work of one agent; `usage` is without that of agents it has started."""
 
     def __init__(self, facts_of: Callable[[str], ToolFacts], now: Callable[[], int]) -> None:
         self._facts_of = facts_of
@@ -73,7 +74,7 @@ class AgentProgress:
 
     def _count_message(self, message: Any) -> bool:
         if isinstance(message, ToolResultMessage):
-            if isinstance(message.usage, Usage):
+            if isinstance(message.usage, Usage) and not is_result_of_agent(message):
                 self.usage = sum_usage(self.usage, message.usage)
             return False
         if not isinstance(message, AssistantMessage):
@@ -96,7 +97,7 @@ class AgentProgress:
         lines = [f"{tool.title}" for tool, _ in self._recent]
         return "\n".join([*lines, *(f"{tool.title} ..." for tool in self._running.values())])
 
-    def to_work(self, index: int, source: AgentSource, task: str, model: Model | None) -> AgentWork:
+    def to_work(self, index: int, source: AgentSource, task: str, model: Model | None, usage: Usage) -> AgentWork:
         """The same as a record, with what is known of the agent besides."""
         current = next(iter(self._running.values()), None)
         return AgentWork(
@@ -109,8 +110,8 @@ class AgentProgress:
             recent_output=list(self._lines),
             tool_count=self.tool_count,
             requests=self.requests,
-            tokens=self.usage.total_tokens,
-            cost=self.usage.cost.total,
+            tokens=usage.total_tokens,
+            cost=usage.cost.total,
             duration_ms=max(0, self._now() - self.began_ms),
             context_window=ABSENT if model is None else model.context_window,
             resolved_model=ABSENT if model is None else model.reference,

@@ -92,7 +92,7 @@ class AgentOutcome(Struct, frozen=True, kw_only=True):
     def to_outcome(self) -> ToolOutcome:
         """The result of the call; raises `ToolFailed` unless the agent has done what it should."""
         if self.info.status != "done":
-            raise ToolFailed(self.to_text(), self.to_details())
+            raise ToolFailed(self.to_text(), self.to_details(), self.info.usage)
         return ToolOutcome(content=[TextContent(text=self.to_text())], details=self.to_details(), usage=self.info.usage)
 
 

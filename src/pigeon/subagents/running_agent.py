@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from msgspec import Struct
 from msgspec.structs import replace
 
+from pigeon.agent.inference import report_failure
 from pigeon.agent.scope import Scope
 from pigeon.session.prompting import HostMessage, make_final_answer
 from pigeon.session.session import Session
@@ -17,14 +19,23 @@ from pigeon.wire.agents import AgentInfo, AgentSource, AgentStatus, AgentWork
 from pigeon.wire.answers import Accepted
 from pigeon.wire.base import ABSENT, Absent, Json, value_or_default
 from pigeon.wire.content import TextContent
-from pigeon.wire.errors import Aborted, PigeonError, Refusal, text_for_host
+from pigeon.wire.errors import Aborted, Refusal
 from pigeon.wire.events import AgentSettled, EndReason, Outbound
+from pigeon.wire.model import Usage, sum_usage
 from pigeon.wire.steering import describe_limit
 
 _STATUS: dict[EndReason, AgentStatus] = {
     "done": "done", "aborted": "aborted", "error": "error", "limit": "limit", "denied": "denied"
 }  # fmt: skip
 Changed = Callable[["RunningAgent"], None]
+
+
+class Assignment(Struct, frozen=True):
+    """The prompt of an agent, its place among those that the same one has started, and where its type comes from."""
+
+    task: str
+    index: int
+    source: AgentSource
 
 
 class RunningAgent:
@@ -34,22 +45,21 @@ class RunningAgent:
     def __init__(
         self,
         info: AgentInfo,
-        index: int,
-        source: AgentSource,
+        assignment: Assignment,
         session: Session,
         place: Place,
         scope: Scope,
         on_changed: Changed,
+        spent_by_own: Callable[[], Usage],
     ) -> None:
-        """`index` is its place among the agents that the same one has started."""
+        """`spent_by_own` is what those that it has started itself have used."""
         self.info = info
-        self._index = index
-        self._source = source
-        self._task = ""
+        self._assignment = assignment
         self.session = session
         self.place = place
         self.scope = scope
         self._on_changed = on_changed
+        self._spent_by_own = spent_by_own
         self.progress = AgentProgress(session.toolset.facts_of, session.dependencies.now)
         self._settled: asyncio.Future[AgentSettled] = asyncio.get_running_loop().create_future()
         self.end: AgentOutcome | None = None
@@ -65,16 +75,21 @@ class RunningAgent:
 
     def describe_work(self) -> AgentWork:
         """What it has done and is doing."""
-        return self.progress.to_work(self._index, self._source, self._task, self.session.models.model)
+        given = self._assignment
+        return self.progress.to_work(given.index, given.source, given.task, self.session.models.model, self.usage)
 
-    async def work(self, prompt: str, output_schema: Json | Absent) -> AgentOutcome:
+    @property
+    def usage(self) -> Usage:
+        """What it has used, with those that it has started, once they have ended."""
+        return sum_usage(self.progress.usage, self._spent_by_own())
+
+    async def work(self, output_schema: Json | Absent) -> AgentOutcome:
         """Wait for a place, send the prompt, and return how the run has ended; never raises because of the agent."""
-        self._task = prompt
         forget = self.scope.add_cancel_callback(self.session.engine.abort)
         try:
             await self.scope.wait(self.place.acquire())
             self._show("running")
-            message = HostMessage(prompt, final_answer=make_final_answer(output_schema))
+            message = HostMessage(self._assignment.task, final_answer=make_final_answer(output_schema))
             accepted = self.session.prompting.prompt(message)
             if not isinstance(accepted, Accepted):
                 await accepted
@@ -83,8 +98,11 @@ class RunningAgent:
             return self._fail("aborted")
         except Refusal as refusal:
             return self._fail("limit" if refusal.code == "limit" else "error", str(refusal))
-        except (PigeonError, OSError) as error:
-            return self._fail("error", text_for_host(error))
+        except asyncio.CancelledError:
+            return self._fail("aborted")
+        except Exception as error:
+            # Whatever it is, this agent has failed, and the one that waits for it goes on.
+            return self._fail("error", report_failure(error).message)
         finally:
             forget()
             self.place.release()
@@ -92,9 +110,11 @@ class RunningAgent:
     def finish(self, end: AgentOutcome) -> None:
         """Show how it has ended; its session is closed."""
         self.info, self.end = end.info, end
-        self._on_changed(self)
-        self.scope.close()
-        self._over.set()
+        try:
+            self._on_changed(self)
+        finally:
+            self.scope.close()
+            self._over.set()
 
     async def wait_until_over(self) -> None:
         await self._over.wait()
@@ -117,7 +137,7 @@ class RunningAgent:
 
     def _describe(self, status: AgentStatus) -> AgentInfo:
         activity = self.progress.activity
-        return replace(self.info, status=status, usage=self.progress.usage, activity=activity or ABSENT)
+        return replace(self.info, status=status, usage=self.usage, activity=activity or ABSENT)
 
     def _on_settled(self, event: Outbound) -> None:
         if isinstance(event, AgentSettled) and not self._settled.done():

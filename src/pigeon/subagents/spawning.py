@@ -16,7 +16,7 @@ from pigeon.session.history.journal import Journal
 from pigeon.subagents.agent_job import AgentJob
 from pigeon.subagents.agent_types import AgentTypes
 from pigeon.subagents.results import AgentOutcome, Worktree
-from pigeon.subagents.running_agent import RunningAgent
+from pigeon.subagents.running_agent import Assignment, RunningAgent
 from pigeon.subagents.slots import NoPlace, Place
 from pigeon.subagents.tree import AgentTree, record_agent
 from pigeon.tools.base import AgentRequest
@@ -25,9 +25,20 @@ from pigeon.wire.base import ABSENT, Absent, value_or_default
 from pigeon.wire.commands.agents import SpawnAgent
 from pigeon.wire.content import TextContent
 from pigeon.wire.errors import Aborted, PigeonError, Refusal, ToolFailed
-from pigeon.wire.events import AgentChanged, AgentEvent, AgentSettled, EndReason, Outbound, ToolOutcome
+from pigeon.wire.events import (
+    AgentChanged,
+    AgentEnd,
+    AgentEvent,
+    AgentSettled,
+    AgentStart,
+    EndReason,
+    Outbound,
+    PromptResult,
+    SessionSettled,
+    ToolOutcome,
+)
 from pigeon.wire.messages import Message
-from pigeon.wire.model import zero_usage
+from pigeon.wire.model import Usage, sum_usage, zero_usage
 from pigeon.wire.steering import Limits, parse_limits
 
 if TYPE_CHECKING:
@@ -35,6 +46,7 @@ if TYPE_CHECKING:
     from pigeon.subagents.worktrees import AgentWorktree, Worktrees
 
 DEFAULT_TYPE = "general"
+_ENDS = (AgentSettled, PromptResult, SessionSettled)
 STARTED = (
     "The agent {id} ({agent}) works in the background. You are told when it has ended; until then do other work, or "
     "wait for it with the tool jobs."
@@ -88,11 +100,17 @@ class Spawner:
         self._background = Scope()
         self._started = 0
         self._own: dict[RunningAgent, asyncio.Task[AgentOutcome]] = {}
+        self._spent = zero_usage()
 
     def connect(self, session: Session, factory: ChildFactory) -> None:
         """Set the session whose agents these are, once it is built, and what makes theirs."""
         self._session = session
         self._factory = factory
+
+    @property
+    def spent(self) -> Usage:
+        """What the agents of this one have used, as far as they have ended."""
+        return self._spent
 
     @property
     def may_spawn(self) -> bool:
@@ -157,6 +175,9 @@ class Spawner:
 
     def describe_running(self) -> list[AgentChanged]:
         return [AgentChanged(agent=one.info, work=one.describe_work()) for one in self._tree.list_running()]
+
+    def list_open_usage(self) -> list[Usage]:
+        return self._tree.list_open_usage()
 
     def list_messages(self, agent_id: str) -> list[Message]:
         return self._tree.list_messages(agent_id)
@@ -274,15 +295,26 @@ class Spawner:
             background=request.background or ABSENT,
         )
         self._started += 1
-        agent = RunningAgent(info, self._started - 1, known.source, child, place, own_scope, self._on_changed)
+        given = Assignment(request.prompt, self._started - 1, known.source)
+        agent = RunningAgent(info, given, child, place, own_scope, self._on_changed, lambda: spawner.spent)
+        self._begin_work(agent, request, worktree)
+        return agent
+
+    def _begin_work(self, agent: RunningAgent, request: AgentRequest, worktree: AgentWorktree | None) -> None:
+        """Record that an agent was started, and let it work. Where nothing can be recorded, its work shows that."""
+        assert self._session is not None
+        journal = self._session.journal
         self._forward_events(agent)
+        lost = self._tree.find_lost(agent.info.agent_id)
         self._tree.add(agent)
-        record_agent(session.journal, info)
         self._own[agent] = asyncio.ensure_future(self._work(agent, request, worktree))
+        with suppress(Refusal, OSError):
+            for info in (lost, agent.info):
+                if info is not None:
+                    record_agent(journal, info)
         self._on_changed(agent)
         if request.background:
-            session.dependencies.jobs.add(AgentJob(agent, request.title or request.prompt))
-        return agent
+            self._session.dependencies.jobs.add(AgentJob(agent, request.title or request.prompt))
 
     def _name_of_type(self, request: AgentRequest) -> str:
         if request.resume is None:
@@ -304,8 +336,8 @@ class Spawner:
     ) -> tuple[Journal, AgentWorktree | None]:
         """The conversation of the agent, a new one or its earlier one, and its copy of the repository if it has one."""
         cwd, repository = session.journal.cwd, session.dependencies.repository
-        if request.resume is None:
-            agent_id = repository.new_session_id()
+        if request.resume is None or not self._tree.has_said_anything(request.resume):
+            agent_id = request.resume or repository.new_session_id()
             worktree = None
             if request.isolation == "worktree":
                 worktree = await self._require_factory().worktrees.create(cwd, agent_id, known.name)
@@ -322,20 +354,27 @@ class Spawner:
 
     async def _work(self, agent: RunningAgent, request: AgentRequest, worktree: AgentWorktree | None) -> AgentOutcome:
         """The whole life of an agent; its end is recorded whatever happens."""
-        end = await agent.work(request.prompt, request.output_schema)
+        end = await agent.work(request.output_schema)
         try:
-            await agent.session.end()
+            with suppress(PigeonError, OSError):
+                await agent.session.end()
+            end = replace(end, info=replace(end.info, usage=agent.usage))
             if worktree is not None:
                 end = await _finish_worktree(end, worktree)
             assert self._session is not None
-            with suppress(Refusal):
+            with suppress(Refusal, OSError):
                 record_agent(self._session.journal, end.info)
         finally:
+            self._spent = sum_usage(self._spent, end.info.usage)
             journal = agent.session.journal
             self._tree.on_ended(end.info, journal if journal.file is None else None)
             self._own.pop(agent, None)
-            agent.finish(end)
-            self._tree.root.bus.announce(_to_agent_event(agent, agent.settled or _make_settled(end)))
+            last = [agent.settled] if agent.settled is not None else _make_unstarted_run(end)
+            try:
+                for event in last:
+                    self._tree.root.bus.announce(_to_agent_event(agent, event))
+            finally:
+                agent.finish(end)
         return end
 
     def _forward_events(self, agent: RunningAgent) -> None:
@@ -345,8 +384,8 @@ class Spawner:
 
         def forward(event: Outbound) -> bool:
             agent.on_event(event)
-            if isinstance(event, AgentSettled):
-                return False  # passed on when the copy it worked in is finished, too
+            if isinstance(event, _ENDS):
+                return False  # the first comes when the copy it worked in is finished, too; no client has sent a prompt
             waits = root.announce(_to_agent_event(agent, event))
             waiting.extend(wait for given in waits if (wait := given()) is not None)
             return bool(waiting)
@@ -366,11 +405,12 @@ def _to_agent_event(agent: RunningAgent, event: Outbound) -> AgentEvent:
     return AgentEvent(event=event, agent_id=info.agent_id, parent_agent_id=info.parent_agent_id)
 
 
-def _make_settled(end: AgentOutcome) -> AgentSettled:
-    """The last event of an agent whose run has not begun."""
+def _make_unstarted_run(end: AgentOutcome) -> list[Outbound]:
+    """The events of an agent whose run has not begun."""
     status = end.info.status
     reason: EndReason = "error" if status == "waiting" or status == "running" else status  # noqa: PLR1714
-    return AgentSettled(aborted=reason == "aborted", reason=reason, error_message=end.reason or ABSENT)
+    settled = AgentSettled(aborted=reason == "aborted", reason=reason, error_message=end.reason or ABSENT)
+    return [AgentStart(), AgentEnd(messages=[], will_retry=False), settled]
 
 
 async def _finish_worktree(end: AgentOutcome, worktree: AgentWorktree) -> AgentOutcome:

@@ -8,23 +8,26 @@ session of the agent that has started it (`SessionFolders.agents_folder_of`), wh
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from pigeon.session.context.transcript import context_of
-from pigeon.session.history.agent_files import find_agent_file
+from pigeon.session.history.agent_files import find_agent_file, remove_unwritten_file
 from pigeon.session.history.journal import Journal
 from pigeon.session.history.reading import load_session
 from pigeon.session.history.session_folders import SessionFolders
 from pigeon.session.history.started_agents import read_recorded_agents, to_agent_record
+from pigeon.session.history.views import total_usage
 from pigeon.subagents.slots import Slots
 from pigeon.wire.agents import AGENT_ENTRY, UNFINISHED, AgentInfo
 from pigeon.wire.base import Absent
 from pigeon.wire.entries import CustomEntry
 from pigeon.wire.errors import Refusal
 from pigeon.wire.messages import Message
+from pigeon.wire.model import Usage, subtract_usage, sum_usage, zero_usage
 
 if TYPE_CHECKING:
     from pigeon.session.session import Session
@@ -51,11 +54,18 @@ class AgentTree:
         self._running: dict[str, RunningAgent] = {}
         self._ended: dict[str, tuple[AgentInfo, Journal | None]] = {}
         self._order: dict[str, None] = {}
+        # What agents that have continued had used before.
+        self._earlier: dict[str, Usage] = {}
+        # What the files of earlier processes say, by agent: usage of those that died, and the records of others.
+        self._lost: dict[str, Usage] = {}
+        self._nested: dict[str, list[AgentInfo]] = {}
 
     # The agents
 
     def add(self, agent: RunningAgent) -> None:
         """Add one that was started or continues."""
+        with suppress(Refusal):
+            self._earlier[agent.info.agent_id] = self.find_info(agent.info.agent_id).usage
         self._order.setdefault(agent.info.agent_id)
         self._ended.pop(agent.info.agent_id, None)
         self._running[agent.info.agent_id] = agent
@@ -74,8 +84,8 @@ class AgentTree:
     def list_agents(self) -> list[AgentInfo]:
         """All of them, in the order of their start, those of earlier processes first."""
         recorded = self._read_recorded()
-        known = {**recorded, **{id: info for id, (info, _) in self._ended.items()}}
-        known |= {id: agent.info for id, agent in self._running.items()}
+        known = {**recorded, **{id: self._with_earlier(info) for id, (info, _) in self._ended.items()}}
+        known |= {id: self._with_earlier(agent.info) for id, agent in self._running.items()}
         order = [*(id for id in recorded if id not in self._order), *self._order]
         return [known[id] for id in dict.fromkeys(order) if id in known]
 
@@ -83,13 +93,42 @@ class AgentTree:
         """One of them; raises `Refusal` for an unknown one."""
         running = self._running.get(agent_id)
         if running is not None:
-            return running.info
+            return self._with_earlier(running.info)
         if agent_id in self._ended:
-            return self._ended[agent_id][0]
+            return self._with_earlier(self._ended[agent_id][0])
         found = self._read_recorded().get(agent_id)
         if found is None:
             raise unknown_agent(agent_id)
         return found
+
+    def _with_earlier(self, info: AgentInfo) -> AgentInfo:
+        before = self._earlier.get(info.agent_id)
+        return info if before is None else replace(info, usage=sum_usage(before, info.usage))
+
+    def list_open_usage(self) -> list[Usage]:
+        """What those have used whose end is not recorded."""
+        lost = (self.find_lost(id) for id in self._read_records())
+        return [*(one.usage for one in self._running.values()), *(one.usage for one in lost if one is not None)]
+
+    def find_lost(self, agent_id: str) -> AgentInfo | None:
+        """One that an earlier process died with, and what it had used since it was last started."""
+        recorded = self._read_records().get(agent_id)
+        if recorded is None or not self._is_lost(recorded):
+            return None
+        whole = self._describe_lost(recorded)
+        return replace(whole, usage=subtract_usage(whole.usage, recorded.usage))
+
+    def _is_lost(self, recorded: AgentInfo) -> bool:
+        id = recorded.agent_id
+        return recorded.status in UNFINISHED and id not in self._running and id not in self._ended
+
+    def _describe_lost(self, recorded: AgentInfo) -> AgentInfo:
+        """One that an earlier process died with: aborted, with what its session says that it has used."""
+        id, file = recorded.agent_id, recorded.session_file
+        if id not in self._lost:
+            loaded = None if isinstance(file, Absent) else load_session(file)
+            self._lost[id] = zero_usage() if loaded is None else total_usage(loaded.lines)
+        return replace(recorded, status="aborted", usage=self._lost[id])
 
     def open_journal(self, agent_id: str) -> Journal:
         """The conversation of one that has ended, to continue it; raises `Refusal`."""
@@ -97,6 +136,15 @@ class AgentTree:
         if kept is not None and kept[1] is not None:
             return kept[1]
         return self.root.dependencies.repository.open_agent_journal(self._require_file(agent_id))
+
+    def has_said_anything(self, agent_id: str) -> bool:
+        """False for one that has ended before its session had a first entry; raises `Refusal` for an unknown one."""
+        self.find_info(agent_id)
+        kept, file = self._ended.get(agent_id), self.root.journal.file
+        if kept is not None and kept[1] is not None:
+            return True
+        path = None if file is None else find_agent_file(file, agent_id)
+        return path is not None and not remove_unwritten_file(path)
 
     def worked_in_copy(self, agent_id: str) -> bool:
         """Whether an agent that has ended has worked in a copy of the repository, which is gone; raises `Refusal`."""
@@ -129,26 +177,38 @@ class AgentTree:
         return found
 
     def _read_recorded(self) -> dict[str, AgentInfo]:
-        """What the session files say: those of the conversation, and of agents that have started others."""
-        found: dict[str, AgentInfo] = {}
-        waiting = [self.root.journal.lines]
-        while waiting:
-            for info in read_recorded_agents(waiting.pop(0)):
-                first = info.agent_id not in found
-                found[info.agent_id] = info
-                file = info.session_file
-                if first and self.settings.max_depth > info.depth and not isinstance(file, Absent):
-                    loaded = load_session(file)
-                    waiting += [] if loaded is None else [loaded.lines]
+        """What the session files say, where those that are not running any more have ended."""
         return {
-            id: replace(info, status="aborted") if info.status in UNFINISHED and id not in self._running else info
-            for id, info in found.items()
+            id: self._describe_lost(info) if self._is_lost(info) else info for id, info in self._read_records().items()
         }
+
+    def _read_records(self) -> dict[str, AgentInfo]:
+        """The records of the conversation, and of agents that have started others."""
+        found: dict[str, AgentInfo] = {}
+        waiting = [read_recorded_agents(self.root.journal.lines)]
+        while waiting:
+            for info in waiting.pop(0):
+                is_first = info.agent_id not in found
+                found[info.agent_id] = info
+                if is_first and self.settings.max_depth > info.depth and info.agent_id not in self._order:
+                    waiting.append(self._read_earlier_records(info))
+        return found
+
+    def _read_earlier_records(self, info: AgentInfo) -> list[AgentInfo]:
+        """Those that an agent of an earlier process had started; its file is read once."""
+        file = info.session_file
+        if info.agent_id not in self._nested:
+            loaded = None if isinstance(file, Absent) else load_session(file)
+            self._nested[info.agent_id] = [] if loaded is None else read_recorded_agents(loaded.lines)
+        return self._nested[info.agent_id]
 
     def leave_conversation(self) -> None:
         """Another conversation is open: its agents are others."""
         self._ended.clear()
         self._order.clear()
+        self._earlier.clear()
+        self._lost.clear()
+        self._nested.clear()
 
 
 def unknown_agent(agent_id: str) -> Refusal:

@@ -138,7 +138,8 @@ class AgentMerged(Record, kw_only=True):
 class JobInfo(Record, kw_only=True):
     """A command or an agent in the background; the job of an agent has its `agentId` as id.
 
-    `seconds` is how long it has run, `exitCode` that of a command that has ended by itself.
+    `seconds` is how long it has run, `exitCode` that of a command that has ended by itself. `agentId` is the agent that
+    a command belongs to, if that is not the conversation itself.
     """
 
     job_id: str

@@ -68,12 +68,14 @@ class SessionBusy(Refusal):
 
 
 class ToolFailed(PigeonError):
-    """A tool could not do its job; the text goes to the model, the details to the host."""
+    """A tool could not do its job; the text goes to the model, the details to the host. `usage` is what it has used of
+    a model all the same."""
 
-    def __init__(self, text: str, details: Any = ABSENT) -> None:
+    def __init__(self, text: str, details: Any = ABSENT, usage: Any = ABSENT) -> None:
         super().__init__(text)
         self.text = text
         self.details = details
+        self.usage = usage
 
 
 class CallDenied(ToolFailed):

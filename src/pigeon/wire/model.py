@@ -91,6 +91,24 @@ def sum_usage(one: Usage, other: Usage) -> Usage:
     )
 
 
+def subtract_usage(whole: Usage, part: Usage) -> Usage:
+    """What is left of the whole, without the optional counts."""
+    return Usage(
+        input=whole.input - part.input,
+        output=whole.output - part.output,
+        cache_read=whole.cache_read - part.cache_read,
+        cache_write=whole.cache_write - part.cache_write,
+        total_tokens=whole.total_tokens - part.total_tokens,
+        cost=Cost(
+            input=whole.cost.input - part.cost.input,
+            output=whole.cost.output - part.cost.output,
+            cache_read=whole.cost.cache_read - part.cost.cache_read,
+            cache_write=whole.cost.cache_write - part.cost.cache_write,
+            total=whole.cost.total - part.cost.total,
+        ),
+    )
+
+
 def _add_counts(one: int | Absent, other: int | Absent) -> int | Absent:
     if isinstance(one, Absent):
         return other

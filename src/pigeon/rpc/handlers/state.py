@@ -152,7 +152,8 @@ def get_last_assistant_text(cmd: GetLastAssistantText, s: Session) -> answers.La
 def get_session_stats(cmd: GetSessionStats, s: Session) -> LongAnswer:
     usage = context_usage(s.journal.branch, s.models.model)
     lines = islice(s.journal.lines, len(s.journal.lines))
-    return LongAnswer(encode_stats(s.journal.session_id, s.journal.file, lines, usage))
+    of_agents = s.dependencies.agents.list_open_usage()
+    return LongAnswer(encode_stats(s.journal.session_id, s.journal.file, lines, usage, of_agents))
 
 
 @handles(GetCommands, GetAvailableCommands)

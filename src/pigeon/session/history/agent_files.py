@@ -10,6 +10,8 @@ from pigeon.session.history.session_folders import SessionFolders, is_agents_fol
 from pigeon.system.files import open_regular
 from pigeon.wire.answers import SubagentPage
 
+LONGEST_HEADER = 1 << 20
+
 
 def list_agent_folders(file: str) -> list[str]:
     """The folders with the sessions of agents below a session, however deep."""
@@ -30,6 +32,15 @@ def find_agent_file(file: str, session_id: str) -> str | None:
     return next((path for path in files if SessionFolders.id_in_name(path) == session_id), None)
 
 
+def remove_unwritten_file(path: str) -> bool:
+    """Remove a session whose process died before its first line was whole; returns False for any other."""
+    with suppress(OSError), open(open_regular(path), "rb") as file:
+        if not file.readline(LONGEST_HEADER).endswith(b"\n") and file.read(1) == b"":
+            os.unlink(path)
+            return True
+    return False
+
+
 def read_page(path: str, start: int) -> SubagentPage:
     """The whole lines of a session file from a byte on; from the beginning if the file is shorter than that."""
     if not SessionFolders.has_file(path):
@@ -48,5 +59,5 @@ def read_page(path: str, start: int) -> SubagentPage:
         next_byte=first + len(whole),
         reset=reset,
         entries=[line.to_plain() for line in lines],
-        messages=[line.to_plain().get("message") for line in lines if line.type == "message"],
+        messages=[line.to_plain().get("message") for line in lines if line.type == "message" and line.role != "system"],
     )

@@ -10,16 +10,20 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from functools import reduce
 
 from pigeon.session.context.transcript import estimate_branch_tokens
 from pigeon.session.history.entry_line import EntryLine
+from pigeon.session.history.started_agents import is_result_of_agent, read_agent_record
 from pigeon.wire import codec
+from pigeon.wire.agents import UNFINISHED
 from pigeon.wire.answers import ContextUsage, SessionStats, TokenTotals
 from pigeon.wire.base import ABSENT, Absent
 from pigeon.wire.content import ToolCall
 from pigeon.wire.entries import (
     BranchSummaryEntry,
     CompactionEntry,
+    CustomEntry,
     Entry,
     LabelEntry,
     MessageEntry,
@@ -28,17 +32,20 @@ from pigeon.wire.entries import (
 )
 from pigeon.wire.errors import Refusal
 from pigeon.wire.messages import AssistantMessage, ToolResultMessage, UserMessage
-from pigeon.wire.model import Model, Usage, plain_number
+from pigeon.wire.model import Model, Usage, plain_number, sum_usage, zero_usage
 
 
 class SessionTotals:
     """Counts entries, one after the other, for `get_session_stats`."""
 
-    def __init__(self) -> None:
+    def __init__(self, open_usage: Iterable[Usage] = ()) -> None:
+        """`open_usage` is what no entry has yet."""
         self._roles: Counter[type] = Counter()
         self._tool_calls = 0
         self._input = self._output = self._cache_read = self._cache_write = 0
         self._cost: float = 0
+        for usage in open_usage:
+            self._add_usage(usage)
 
     def add(self, line: EntryLine) -> None:
         """Count one more; system messages are not part of the conversation."""
@@ -52,11 +59,14 @@ class SessionTotals:
                 self._tool_calls += sum(isinstance(block, ToolCall) for block in message.content)
         usage = usage_of(entry)
         if usage is not None:
-            self._input += usage.input
-            self._output += usage.output
-            self._cache_read += usage.cache_read
-            self._cache_write += usage.cache_write
-            self._cost += usage.cost.total
+            self._add_usage(usage)
+
+    def _add_usage(self, usage: Usage) -> None:
+        self._input += usage.input
+        self._output += usage.output
+        self._cache_read += usage.cache_read
+        self._cache_write += usage.cache_write
+        self._cost += usage.cost.total
 
     def to_stats(
         self, session_id: str, file: str | None, context_usage: ContextUsage | Absent = ABSENT
@@ -90,10 +100,14 @@ def stats_of(session_id: str, file: str | None, lines: Iterable[EntryLine]) -> S
 
 
 def encode_stats(
-    session_id: str, file: str | None, lines: Iterable[EntryLine], usage: ContextUsage | Absent
+    session_id: str,
+    file: str | None,
+    lines: Iterable[EntryLine],
+    usage: ContextUsage | Absent,
+    open_usage: Iterable[Usage] = (),
 ) -> Iterator[bytes]:
     """The answer of `get_session_stats`; pieces are empty until the last entry was counted."""
-    totals = SessionTotals()
+    totals = SessionTotals(open_usage)
     for line in lines:
         totals.add(line)
         yield b""
@@ -101,14 +115,27 @@ def encode_stats(
 
 
 def usage_of(entry: Entry) -> Usage | None:
-    """The usage of an entry, if it has any."""
+    """The usage of an entry, if it has any. That of a started agent is counted where its end is recorded, because not
+    every agent has a call that waits for it; so it is not counted with the result of the call."""
     usage: Usage | Absent = ABSENT
     if isinstance(entry, MessageEntry):
-        if isinstance(entry.message, (AssistantMessage, ToolResultMessage)):
+        if isinstance(entry.message, AssistantMessage) or (
+            isinstance(entry.message, ToolResultMessage) and not is_result_of_agent(entry.message)
+        ):
             usage = entry.message.usage
+    elif isinstance(entry, CustomEntry):
+        agent = read_agent_record(entry)
+        usage = ABSENT if agent is None or agent.status in UNFINISHED else agent.usage
     elif isinstance(entry, (CompactionEntry, BranchSummaryEntry, UsageEntry)):
         usage = entry.usage
     return None if isinstance(usage, Absent) else usage
+
+
+def total_usage(lines: Iterable[EntryLine]) -> Usage:
+    """The usage of all entries together."""
+    found = (None if line.role == "system" else line.parse_uncached() for line in lines)
+    used = (usage_of(entry) for entry in found if entry is not None)
+    return reduce(sum_usage, (one for one in used if one is not None), zero_usage())
 
 
 def context_usage(branch: Sequence[EntryLine], model: Model | None) -> ContextUsage | Absent:

@@ -76,7 +76,8 @@ class MergeAgent(Command, tag="merge_agent", kw_only=True):
 
 
 class GetJobs(Command, tag="get_jobs", kw_only=True):
-    """The commands and agents in the background, those that have ended included."""
+    """The commands and agents in the background, those that have ended included; those of the conversation come first,
+    then those of its agents, as long as these are running."""
 
     lane = "control"
     answer = agents.JobList
