@@ -142,6 +142,16 @@ divergences: $(DEV)
 pins: $(DEV)
 	$(BIN)/python scripts/make_pins.py
 
+.PHONY: faults-agents agents-bench
+
+# N runs with trees of agents, of which every fifth kills the program and starts it again.
+faults-agents: $(DEV)
+	$(TESTS_PYTHON) -m stress.tree_faults $(or $(N),500) $(or $(SEED),1)
+
+# What 50 agents that work at once cost; ARGS are options of the script, which can measure oh-my-pi's program, too.
+agents-bench: $(DEV)
+	$(BIN)/python scripts/agents_bench.py $(ARGS)
+
 $(READY): pyproject.toml requirements.txt
 	@echo 'Installing Pigeon and the packages it needs into $(VENV) (only now; up to a minute) ...'
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Pigeon needs Python 3.11 or newer, and $(PYTHON) is " + sys.version.split()[0] + ". Name another one: make PYTHON=python3.12 demo")'

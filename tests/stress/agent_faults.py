@@ -396,9 +396,16 @@ class FaultCase:
             finally:
                 self.disk_fails = 0
                 await self._agent.stop()
-        judge(self.records, self.sent, self.dialect, settled=True)
+        judge(self.own_records(), self.sent, self.dialect, settled=True)
         self.judge_more(self.records)
         self._judge_files()
+
+    def begin(self) -> None:
+        """What the host sends before anything else."""
+
+    def own_records(self) -> list[Record]:
+        """The records that are about the conversation itself."""
+        return self.records
 
     def judge_more(self, records: list[Record]) -> None:
         """What else must be true of the records."""
@@ -463,6 +470,7 @@ class FaultCase:
 
     async def _act(self) -> None:
         chance = self.chance
+        self.begin()
         if chance.random() < 0.5:
             tool = {"name": "at_host", "description": "d", "parameters": {"type": "object"}}
             self._send({"type": "set_host_tools", "tools": [tool]})
