@@ -15,6 +15,7 @@ from hypothesis import settings
 from pigeon.system.process.start import ProcessOwner
 from support.agent_process import command_line
 from support.fork_server import can_fork_agents, start_early, stop_servers
+from support.left_running import forget_what_is_left, list_left_running, watch_loops
 from support.open_files import list_open_files
 from support.pigeon_serve import stop_shared_server
 from support.postgres import make_database, stop_postgres
@@ -31,7 +32,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "proves(id, same, dialects): the promise of the contract that this test proves")
     config.addinivalue_line("markers", "proves_each(names, cases, dialects): one case of the test for each promise")
     config.addinivalue_line("markers", "leaves_open: files that stay open at the end of the test are meant to")
+    config.addinivalue_line("markers", "leaves_running: tasks and timers that are left at its end are meant to")
     config.addinivalue_line("markers", "by_exec: agents are started, not forked: the start is part of the test")
+    watch_loops()
     # A shell starts what runs in its background with interrupts ignored, `nohup` with hang-ups ignored; so would all
     # programs of the tests be.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -74,11 +77,18 @@ def pytest_unconfigure() -> None:
     stop_postgres()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Function) -> None:
+    forget_what_is_left(allowed=item.get_closest_marker("leaves_running") is not None)
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_teardown(item: pytest.Function) -> Iterator[None]:
-    """What was opened in the folder of a test is closed at its end."""
+    """What was opened in the folder of a test is closed at its end, and what was begun in its event loop is over."""
     folder = getattr(item, "funcargs", {}).get("tmp_path")
     yield
+    if running := list_left_running():
+        pytest.fail(f"left running: {', '.join(running)}", pytrace=False)
     if folder is not None and not item.get_closest_marker("leaves_open") and (left := list_open_files(folder)):
         pytest.fail(f"left open: {', '.join(left)}", pytrace=False)
 

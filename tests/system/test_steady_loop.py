@@ -27,13 +27,14 @@ def test_time_that_jumps_while_something_runs_is_not_counted(jumps: list[float])
     async def work() -> None:
         loop = asyncio.get_running_loop()
         fired = loop.create_future()
-        loop.call_later(100, fired.set_result, None)
+        timer = loop.call_later(100, fired.set_result, None)
         before = loop.time()
         jumps.append(1000)
         for _ in range(5):
             await asyncio.sleep(0)
         assert not fired.done()
         assert loop.time() - before < STANDSTILL
+        timer.cancel()
 
     run(work())
 

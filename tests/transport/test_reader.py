@@ -200,6 +200,7 @@ async def test_a_descriptor_that_cannot_be_read_is_an_end(tmp_path: Path) -> Non
         assert got.frames == []
 
 
+@pytest.mark.leaves_running
 @pytest.mark.parametrize("taken", [True, False])
 def test_a_loop_that_is_gone_lets_the_thread_go(tmp_path: Path, taken: bool) -> None:
     (tmp_path / "input").write_bytes(b"x\n" * 100_000)

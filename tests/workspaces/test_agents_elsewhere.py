@@ -94,6 +94,7 @@ async def test_a_tool_call_takes_at_most_two_round_trips(far: FarWorkspace, proj
                 assert far.trips[len(before) :] == trips, tool
 
 
+@pytest.mark.leaves_running
 async def test_failures_name_the_machine(far: FarWorkspace, project: Path, tmp_path: Path) -> None:
     (project / "folder").mkdir()
     ends = await run_calls(

@@ -222,6 +222,7 @@ def test_a_conversation_moves_when_its_permissions_were_changed(shared: InProces
     shared.run(test())
 
 
+@pytest.mark.leaves_running
 def test_the_helper_for_commands_is_there_for_the_next_run(shared: InProcessService) -> None:
     async def test() -> None:
         one = await wake_new(shared)

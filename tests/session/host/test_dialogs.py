@@ -76,8 +76,10 @@ def test_a_question_waits_as_long_as_it_says(timeout: int | None, answered: bool
     async def story() -> tuple[bool, float]:
         host, loop = Host(), asyncio.get_running_loop()
         asked = host.ask(timeout_ms=timeout)
-        loop.call_later(60, host.answer, "1")
-        return await asked is not None, loop.time()
+        late = loop.call_later(60, host.answer, "1")
+        came, at = await asked is not None, loop.time()
+        late.cancel()
+        return came, at
 
     came, at = virtually(story())
     assert came == answered

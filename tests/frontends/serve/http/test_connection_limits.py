@@ -76,6 +76,7 @@ async def test_known_connections_that_have_ended_make_room_for_others() -> None:
     assert (server.all.known_count, server.all.unknown_count) == (0, 0)
 
 
+@pytest.mark.leaves_running
 async def test_of_one_peer_the_oldest_unknown_connection_gives_way() -> None:
     server = Server()
     first, *others = [server.connect() for _ in range(3)]
@@ -86,6 +87,7 @@ async def test_of_one_peer_the_oldest_unknown_connection_gives_way() -> None:
     assert server.counts.refused == {"connections": 1}
 
 
+@pytest.mark.leaves_running
 async def test_of_all_peers_the_oldest_unknown_connection_gives_way() -> None:
     server = Server()
     first, *others = [server.connect(f"10.0.0.{number}") for number in range(4)]
@@ -95,6 +97,7 @@ async def test_of_all_peers_the_oldest_unknown_connection_gives_way() -> None:
     assert not any(was_refused(one) for one in (*others, newest))
 
 
+@pytest.mark.leaves_running
 async def test_behind_a_proxy_all_connections_have_one_peer_and_are_not_limited_by_it() -> None:
     server = Server(by_peer=False)
     first, *others = [server.connect() for _ in range(4)]
