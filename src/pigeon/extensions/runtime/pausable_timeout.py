@@ -32,6 +32,8 @@ class PausableTimeout:
         """Stop the clock at the end of the call: `expire` is not called any more."""
         self._expire = _do_nothing
         self._stop_timer()
+        # A dialog that is still open resumes it.
+        self._left = None
 
     def pause(self) -> None:
         """Stop the clock while a dialog is open; calls may be nested."""

@@ -71,9 +71,11 @@ class LoopBridge:
             raise NotBound(CLOSED)
         if threading.get_ident() == self._thread:
             return await work()
+        working = _await_work(work)
         try:
-            over_there = asyncio.run_coroutine_threadsafe(_await_work(work), self._loop)
+            over_there = asyncio.run_coroutine_threadsafe(working, self._loop)
         except RuntimeError:
+            working.close()
             raise NotBound(CLOSED) from None
         return await asyncio.wrap_future(over_there)
 
