@@ -95,6 +95,7 @@ def mutations_of(path: str, text: bytes) -> Iterator[Mutation]:
     tree = ast.parse(text)
     starts = _line_starts(text)
     lines: dict[str, str] = {name: ast.unparse(function) for name, function in _functions(tree.body, "")}
+    ends = {name: function.body[-1] for name, function in _functions(tree.body, "")}
     seen: dict[tuple[int, int], set[str]] = defaultdict(set)
     blocks = list(blocks_of(tree))
     names = {id(block.statements): block.name for block in blocks}
@@ -106,6 +107,8 @@ def mutations_of(path: str, text: bytes) -> Iterator[Mutation]:
             handled = {id(node): names[id(one.body)] for one in handlers for node in (one, one.type)}
             for kind, node, after in _damages(statement):
                 if _is_out_of_scope(node):
+                    continue
+                if after == "pass" and statement is ends[block.function] and _only_returns(node):
                     continue
                 first, last = (node.body[0], node.body[-1]) if isinstance(node, ast.ExceptHandler) else (node, node)
                 begin = starts[first.lineno - 1] + first.col_offset
@@ -248,6 +251,14 @@ def _is_out_of_scope(node: ast.AST) -> bool:
     receiver = value.func.value if isinstance(value.func, ast.Attribute) else None
     of_logger = receiver is not None and LOGGERS.search(_last_name(receiver)) is not None
     return of_logger or first in {"gc", "assert_never", "cast", "print"}
+
+
+def _only_returns(node: ast.AST) -> bool:
+    """Whether a handler returns None, as the function does anyway if nothing follows."""
+    match node:
+        case ast.ExceptHandler(body=[ast.Return(value=None | ast.Constant(value=None))]):
+            return True
+    return False
 
 
 def _is_clock_comparison(node: ast.Compare) -> bool:

@@ -89,3 +89,10 @@ def test_probes_are_at_the_beginning_of_every_block_and_change_nothing_else() ->
     assert len(calls) == len(names) == 7
     assert {name.partition("#")[0] for name in names} == {"read", "Reader.is_new"}
     assert ast.get_docstring(probed) == "A module."
+
+
+def test_a_handler_that_returns_what_the_function_returns_anyway_is_not_emptied() -> None:
+    text = "def f(x):\n    try:\n        return g(x)\n    except OSError:\n        return None\n"
+    for more, damages in (("", {"raise"}), ("    g(2)\n", {"raise", "pass"})):
+        found = mutations_of("src/pigeon/sdk/x.py", (text + more).encode())
+        assert {one.after for one in found if one.kind == "handler"} == damages
