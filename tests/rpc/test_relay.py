@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
 import pytest
 
 from pigeon.dialects.choice import make_dialect
-from pigeon.rpc.relay import Relay
+from pigeon.rpc.relay import Relay, RemoteCommands
 from pigeon.sdk.records import event_of
+from pigeon.wire.commands.conversation import GetState
 from support.in_process_agent import ListSink
 
 CHANGED = {"type": "mcp_server_changed", "server": {"name": "files", "source": "host", "status": "connected"}, "seq": 4}
@@ -61,3 +63,17 @@ def test_changes_of_tool_servers_are_for_hosts_that_ask_for_them(features: list[
 def test_a_gap_is_for_hosts_of_the_newest_dialect(name: str, count: int) -> None:
     lines = records_sent(name, None, GAP)
     assert [(line["type"], line["snapshot"]["seq"]) for line in lines] == [("gap", 9)] * count
+
+
+async def test_all_commands_are_answered_when_there_are_none_and_again_when_the_last_one_is() -> None:
+    sent: list[bytes] = []
+    commands = RemoteCommands(sent.append, lambda command: None, lambda command, data: data)
+    await asyncio.wait_for(commands.wait_until_drained(), 30)
+    commands.submit(GetState(), lambda answer, failure: None)
+    waiting = asyncio.ensure_future(commands.wait_until_drained())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    (line,) = map(json.loads, sent)
+    failed = {"type": "response", "command": "get_state", "id": line["id"], "success": False, "error": "no"}
+    commands.on_answer(json.dumps(failed).encode())
+    await asyncio.wait_for(waiting, 30)

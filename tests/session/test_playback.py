@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from fakes.agent_loop import AnyTool, calls, says
+from fakes.agent_loop import AnyTool, calls, fails, says
 from pigeon.session.history.reading import LoadedSession, load_session
 from pigeon.session.playback import PlayedClock, SessionPlayer, last_branch_of
 from pigeon.system.clock import PlaybackPace
@@ -14,6 +14,8 @@ from pigeon.wire.events import (
     AgentEnd,
     AgentSettled,
     AgentStart,
+    AutoRetryEnd,
+    AutoRetryStart,
     MessageEnd,
     MessageUpdate,
     ToolExecutionEnd,
@@ -53,6 +55,30 @@ async def test_a_played_session_publishes_what_the_live_one_did(tmp_path: Path) 
     assert played.provider.requests == []
     texts = [getattr(event.assistant_message_event, "delta", "") for event in played.heard.of(MessageUpdate)]
     assert "There it is." in "".join(texts)
+
+
+async def test_a_failure_that_was_tried_again_is_played_as_such(tmp_path: Path) -> None:
+    live = SessionSetup(
+        fails("busy", retryable=True), fails("busy", retryable=True), says("Well."), says("More."), folder=tmp_path
+    )
+    await live.prompt("Hello?")
+    await live.prompt("And?")
+    file = live.session.journal.file
+    await live.close()
+    loaded = load_session(str(file))
+    assert loaded is not None
+    played = SessionSetup()
+    await SessionPlayer(played.session, PlayedClock(), PlaybackPace(0, 0)).play(last_branch_of(loaded))
+
+    def told(setup: SessionSetup) -> list[Any]:
+        return [
+            (event.attempt if isinstance(event, AutoRetryStart | AutoRetryEnd) else event.will_retry, type(event))
+            for event in setup.heard.events
+            if isinstance(event, AgentEnd | AutoRetryStart | AutoRetryEnd)
+        ]
+
+    assert told(played) == told(live)
+    assert comparable_events(played) == comparable_events(live)
 
 
 def load_with_other_times(file: Path, time: str) -> LoadedSession:

@@ -16,10 +16,11 @@ import pytest
 from PIL import Image
 
 from fakes.tool_run import FakeRun, call_tool, tool_parts, workplace
-from pigeon.agent.interfaces import ToolRun
+from pigeon.agent.interfaces import HostRefused, NoHost, ToolRun
 from pigeon.system.process.start import ProcessOwner
 from pigeon.tools.base import AgentRequest, BaseTool
 from pigeon.tools.catalog import TOOLS, built_in_tools
+from pigeon.tools.file_access import FileAccess
 from pigeon.wire.agents import AgentType
 from pigeon.wire.content import TextContent
 from pigeon.wire.errors import Aborted, ToolFailed
@@ -189,3 +190,29 @@ async def test_a_command_that_is_aborted_while_it_prints_leaves_nothing_open(
             await call_tool(tools["bash"], run, command="yes | head -c 300000; echo; sleep 1000")
 
     assert await left_open(processes, run_and_abort) == {}
+
+
+class Editor(NoHost):
+    """A host that has one file open, and refuses the others."""
+
+    def find_host_path_to_read(self, place: str) -> str | None:
+        return place
+
+    async def read(self, run: ToolRun, path: str) -> str:
+        if path.endswith("a.txt"):
+            return "unsaved"
+        raise HostRefused(path)
+
+
+@pytest.mark.parametrize("path", ["a.txt", "twice.txt", "picture.png", "gone", "pipe", "."])
+async def test_files_that_a_host_may_have_open_are_left_closed(
+    project: Path, processes: ProcessOwner, path: str
+) -> None:
+    parts = tool_parts(workplace(project, processes), plan=Plan(), agents=Answering(), files=FileAccess(Editor()))
+    tool = built_in_tools(parts)["read"]
+
+    async def read() -> None:
+        with contextlib.suppress(ToolFailed):
+            await call_tool(tool, path=path)
+
+    assert await left_open(processes, read) == {}

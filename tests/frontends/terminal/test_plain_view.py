@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from fakes.clock import virtually
 from pigeon.frontends.terminal.blocks import (
     AnswerText,
     Block,
@@ -230,3 +231,14 @@ async def test_a_line_that_was_refused_is_not_read_out_again() -> None:
 async def test_a_table_of_words_and_their_meaning_is_read_as_such() -> None:
     lines = Said().after(AnswerText("| key | |\n|---|---|\n| Enter | send |"))
     assert lines == ["Answer:", "Table with 1 row:", "Enter: send", "End of table."]
+
+
+def test_a_question_whose_time_is_over_says_so_and_takes_no_later_line() -> None:
+    async def story() -> tuple[str | None, Said]:
+        said = Said()
+        answer = await said.view.ask(ChoiceQuestion("Go on?", YES_NO, seconds=5.0))
+        return answer, said
+
+    answer, said = virtually(story())
+    assert answer is None
+    assert said.lines()[-1] == "The time to answer is over."
