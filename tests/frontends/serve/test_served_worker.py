@@ -172,6 +172,31 @@ def test_a_worker_that_is_needed_stays_awake_unless_it_is_forced(tmp_path: Path)
     run(test())
 
 
+def test_a_worker_is_awaited_by_one_caller_as_by_several(tmp_path: Path) -> None:
+    async def test() -> None:
+        may_be_ready = asyncio.Event()
+
+        async def get_ready(connection: WorkerConnection) -> None:
+            await may_be_ready.wait()
+            connection.data_received(READY)
+
+        tasks: list[asyncio.Task[None]] = []
+        launcher = Launcher(lambda number, connection: tasks.append(asyncio.ensure_future(get_ready(connection))))
+        worker = made(tmp_path, Owner(), launcher, freely())
+        assert not worker.is_awaited
+        callers = [asyncio.ensure_future(worker.ensure_awake())]
+        await asyncio.sleep(0)
+        assert worker.is_awaited
+        callers.append(asyncio.ensure_future(worker.ensure_awake()))
+        await asyncio.sleep(0)
+        assert worker.is_awaited
+        may_be_ready.set()
+        await asyncio.gather(*callers, *tasks)
+        assert not worker.is_awaited
+
+    run(test())
+
+
 def test_no_worker_is_started_once_that_is_forbidden(tmp_path: Path) -> None:
     async def test() -> None:
         starts = freely()

@@ -96,6 +96,23 @@ def _keeping_typed_keys() -> Iterator[None]:
             termios.tcsetattr(0, termios.TCSADRAIN, before)
 
 
+async def find_server_completions(client: Client | None, text: str) -> list[ServerOffer]:
+    """The completions of tool servers for the end of a text; none without an agent, or if it knows no servers."""
+    from pigeon.frontends.terminal.screen.completion import ServerOffer
+
+    if client is None:
+        return []
+    try:
+        async with asyncio.timeout(OFFER_SECONDS):
+            found = await client.complete_mcp(text)
+    except (PigeonError, TimeoutError):
+        return []
+    return [
+        ServerOffer(found.replaces, one.text, value_or_default(one.label, ""), value_or_default(one.description, ""))
+        for one in found.completions
+    ]
+
+
 class _ChatProgram:
     """The parts of one chat, from start to end."""
 
@@ -206,24 +223,6 @@ class _ChatProgram:
         environment = self._environment
         return filter_programs_path(environment.agent_dir(), environment.variables.get("PATH"), self._facts.cwd)
 
-    async def _find_server_completions(self, text: str) -> list[ServerOffer]:
-        """The completions of tool servers for the end of a text; none without an agent, or if it knows no servers."""
-        from pigeon.frontends.terminal.screen.completion import ServerOffer
-
-        if self._client is None:
-            return []
-        try:
-            async with asyncio.timeout(OFFER_SECONDS):
-                found = await self._client.complete_mcp(text)
-        except (PigeonError, TimeoutError):
-            return []
-        return [
-            ServerOffer(
-                found.replaces, one.text, value_or_default(one.label, ""), value_or_default(one.description, "")
-            )
-            for one in found.completions
-        ]
-
     def _exit_code_of(self, drawing: asyncio.Future[None]) -> int:
         """A lost terminal counts as a hang-up, even if it is noticed before the signal comes."""
         error = drawing.exception()
@@ -256,7 +255,9 @@ class _ChatProgram:
             painter=Painter(colours, ascii_only=not unicode),
             now=time.monotonic,
             inputs=self._inputs,
-            completer=ChatCompleter(self._names, files, self._arguments, self._find_server_completions),
+            completer=ChatCompleter(
+                self._names, files, self._arguments, lambda text: find_server_completions(self._client, text)
+            ),
             history=os.path.join(self._environment.agent_dir(), HISTORY_FILE),
             colours=colours is not None,
             is_picture=self._attachments.is_picture,
