@@ -12,7 +12,7 @@ RAY := .venv-ray
 TESTS_PYTHON := cd tests && PYTHONPATH=../scripts ../$(BIN)/python
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: demo chat demo-raw test faults faults-limits fuzz mutants serve-flood serve-storm serve-cuts serve-bench ray-tests batch-storm batch-bench mcp-bench acp-bench chat-speed interop lint types schema docs sdk house divergences pins picture bench bench-peers release-check clean
+.PHONY: demo chat demo-raw test faults faults-limits fuzz mutants serve-flood serve-storm serve-cuts serve-bench workspace-storm workspace-bench ray-tests batch-storm batch-bench mcp-bench acp-bench chat-speed interop lint types schema docs sdk house divergences pins picture bench bench-peers release-check clean
 
 # One conversation, as a person reads it.
 demo: $(READY)
@@ -64,6 +64,14 @@ serve-storm: $(DEV)
 serve-cuts: $(DEV)
 	PIGEON_CUT_PROMPTS=$(or $(N),150) PIGEON_CUT_SEED=$(or $(SEED),1) $(BIN)/python -m pytest -q -s --timeout 3600 \
 	  tests/frontends/serve/test_broken_connections.py
+
+# So many cuts of connections to another machine, and kills on either side: no file half written, no command run twice.
+workspace-storm: $(DEV)
+	$(TESTS_PYTHON) -m stress.workspace_storm $(or $(N),300) $(or $(SEED),1)
+
+# What workspaces elsewhere cost, over a network with DELAY milliseconds each way; ARGS are options of the script.
+workspace-bench: $(DEV)
+	$(TESTS_PYTHON) -m stress.workspace_bench --delay $(or $(DELAY),0) $(ARGS)
 
 # What served conversations cost; ARGS are options of the script.
 serve-bench: $(DEV)

@@ -29,6 +29,8 @@ ALLOWED = {
     "stress/batch_storm.py: threading.Event().wait(POLL)": "what is killed, and when, is a matter of chance",
     "support/processes.py: threading.Event().wait(BETWEEN_LOOKS)": "the one place that polls; its docstring says why",
     "support/agent_process.py: threading.Event().wait(0.03)": "that a process does no more shows only by looking again",
+    "stress/delayed_shell.py: threading.Event().wait(max(0.0, due - time.monotonic()))": "the time of a slow network",
+    "stress/workspace_storm.py: asyncio.sleep(chance.random() * most)": "something breaks at a moment of chance",
     "stress/serve_storm.py: asyncio.sleep(seconds)": "connections are lost at moments of chance",
     "faults/test_kills.py: threading.Event().wait(chance.random() * 0.003)": "a kill comes at a moment of chance",
     "faults/test_standstill.py: threading.Event().wait(STOPPED)": "a process stands still longer than a time-out",

@@ -3,6 +3,7 @@
 `Workspace` is the interface, `LocalWorkspace` a folder of this machine.
 """
 
+from pigeon.system.held_paths import HeldPath
 from pigeon.workspaces.errors import FileHasChanged, WorkspaceLost, WorkspaceUnusable, WrongWorkspace
 from pigeon.workspaces.local import LocalWorkspace
 from pigeon.workspaces.records import (
@@ -22,6 +23,7 @@ __all__ = [
     "Entry",
     "FileHasChanged",
     "FileStat",
+    "HeldPath",
     "LocalWorkspace",
     "Look",
     "Match",

@@ -81,7 +81,6 @@ class Link:
             return
         self._is_closed = True
         self._process.kill()
-        self._process.close()
         self.writer.transport.abort()
         self._loop.remove_reader(self._errors)
         os.close(self._errors)
