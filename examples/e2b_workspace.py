@@ -19,10 +19,21 @@ from collections.abc import AsyncIterator, Sequence
 import e2b
 
 import pigeon
-from pigeon.workspaces import HeldPath, Workspace
-from pigeon.workspaces.errors import FileHasChanged, WorkspaceLost
-from pigeon.workspaces.records import CommandEnd, Entry, FileKind, FileStat, Match, SearchEnd, SearchQuery
-from pigeon.workspaces.workspace import OnFound, OnOutput
+from pigeon.workspaces import (
+    CommandEnd,
+    Entry,
+    FileHasChanged,
+    FileKind,
+    FileStat,
+    HeldPath,
+    Match,
+    OnFound,
+    OnOutput,
+    SearchEnd,
+    SearchQuery,
+    Workspace,
+    WorkspaceLost,
+)
 
 KINDS: dict[str, FileKind] = {"regular file": "file", "regular empty file": "file", "directory": "folder"}
 FORMAT = "%F|%s|%f|%Y|%i-%s-%y-%z|%h|%d:%i"

@@ -9,24 +9,30 @@ from pigeon.workspaces.local import LocalWorkspace
 from pigeon.workspaces.records import (
     CommandEnd,
     Entry,
+    FileKind,
     FileStat,
     Look,
     Match,
+    MatchKind,
     SearchEnd,
     SearchQuery,
     Seen,
 )
-from pigeon.workspaces.workspace import Workspace
+from pigeon.workspaces.workspace import OnFound, OnOutput, Workspace
 
 __all__ = [
     "CommandEnd",
     "Entry",
     "FileHasChanged",
+    "FileKind",
     "FileStat",
     "HeldPath",
     "LocalWorkspace",
     "Look",
     "Match",
+    "MatchKind",
+    "OnFound",
+    "OnOutput",
     "SearchEnd",
     "SearchQuery",
     "Seen",
