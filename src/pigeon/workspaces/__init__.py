@@ -4,12 +4,12 @@
 """
 
 from pigeon.system.held_paths import HeldPath
+from pigeon.wire.choices import FileKind
 from pigeon.workspaces.errors import FileHasChanged, WorkspaceLost, WorkspaceUnusable, WrongWorkspace
 from pigeon.workspaces.local import LocalWorkspace
 from pigeon.workspaces.records import (
     CommandEnd,
     Entry,
-    FileKind,
     FileStat,
     Look,
     Match,
