@@ -74,7 +74,10 @@ def serve_forks() -> None:
     _report(control, os.getpid())
     script = sys.argv[3]
     program = compile(PROGRAM, script, "exec")
+    thresholds = gc.get_threshold()
     _warm_up()
+    # What ran there has set them for itself.
+    gc.set_threshold(*thresholds)
     gc.freeze()
     with contextlib.suppress(EOFError):
         _serve(control, listener, program)
