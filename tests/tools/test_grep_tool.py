@@ -273,7 +273,8 @@ def test_records_are_taken_wherever_the_output_is_cut(cuts: list[int]) -> None:
 
 
 async def test_errors_do_not_recommend_options_that_cannot_be_given(grep: GrepTool) -> None:
-    assert (await call_for_failure(grep, pattern="a\\nb")).text == (
+    # Older releases of ripgrep put it in further quotes.
+    assert (await call_for_failure(grep, pattern="a\\nb")).text.replace("'", "") == (
         'the literal "\\n" is not allowed in a regex. Lines are searched one by one.'
     )
     for pattern in ("(?=a)", "(a)\\1"):
