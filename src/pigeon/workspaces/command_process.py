@@ -40,6 +40,7 @@ class WorkspaceProcess:
         self._is_over = False
         self._is_closed = False
         self._is_killed = False
+        self._giving_up: asyncio.TimerHandle | None = None
         fed = None if stdin is None else read_as_it_comes(stdin)
         self._work: asyncio.Task[CommandEnd] = asyncio.create_task(
             workspace.run(command, cwd=cwd, stdin=fed, on_output=self._add_output)
@@ -82,7 +83,7 @@ class WorkspaceProcess:
         if not self._is_killed and not self._work.done():
             self._is_killed = True
             self._work.cancel()
-            asyncio.get_running_loop().call_later(ENDED_WITHIN, self._end_output)
+            self._giving_up = asyncio.get_running_loop().call_later(ENDED_WITHIN, self._end_output)
 
     async def wait_until_gone(self, timeout: float) -> bool:
         """Wait until nothing of it is left; returns False if that took too long."""
@@ -112,6 +113,9 @@ class WorkspaceProcess:
             self._stdin = None
 
     def _end_output(self) -> None:
+        if self._giving_up is not None:
+            self._giving_up.cancel()
+            self._giving_up = None
         self._is_over = True
         self._has_output.set()
 
