@@ -73,7 +73,7 @@ EDGES: dict[str, set[str]] = {
         *("providers.anthropic.api", "providers.demo.api", "providers.openai_chat.api"),
         *("app", "config.paths", "export.style", "frontends", "providers.http.certificates"),
         *("providers.local_models", "rpc", "session", "dialects", "secrets", "tools.catalog", "transport"),
-        *("trust.decision", "wire", "system", "workspaces.url"),
+        *("trust.decision", "wire", "system", "workspaces.errors", "workspaces.url"),
     },
     "frontends.batch": {
         *("app", "agent.inference", "agent.output_schema", "export.escaping", "export.style", "secrets.redactor"),

@@ -79,6 +79,33 @@ def test_what_cannot_be_begun_leaves_nothing(server: AttackedServer) -> None:
     assert sessions(server) == before
 
 
+@pytest.mark.parametrize(
+    ("workspace", "scope", "status", "words"),
+    [
+        ("ftp://build/srv", "admin", 400, "workspace"),
+        ("ssh://-oProxyCommand=x/srv", "admin", 400, "workspace"),
+        ("exec:sh#/tmp", "admin", 403, "--allow-exec"),
+        ("ssh://127.0.0.1:1/srv", "talk", 403, "admin"),
+        ("podman://-x/srv", "admin", 400, "workspace"),
+    ],
+)
+def test_a_workspace_that_may_not_be_used_is_refused(
+    server: AttackedServer, workspace: str, scope: str, status: int, words: str
+) -> None:
+    before = sessions(server)
+    refused = server.ask("POST", "/api/sessions", {"workspace": workspace}, scope=scope)
+    assert (refused.status, words in refused.json()["error"]) == (status, True), refused.json()
+    assert sessions(server) == before
+
+
+def test_a_workspace_that_cannot_be_opened_is_refused_with_the_reason(server: AttackedServer) -> None:
+    before = sessions(server)
+    refused = server.ask("POST", "/api/sessions", {"workspace": "docker://no-such-container/srv"}, scope="admin")
+    assert refused.status == 409
+    assert "no-such-container" in refused.json()["error"]
+    assert sessions(server) == before
+
+
 def test_a_deleted_session_is_in_the_trash_and_its_clients_are_told(server: AttackedServer) -> None:
     id = conversation_with(server, "list the files")
     with server.socket_of(id, "read") as link:

@@ -34,6 +34,7 @@ from pigeon.session.history.session_folders import SessionFolders
 from pigeon.wire import codec
 from pigeon.wire.base import Json
 from pigeon.wire.errors import BadRecord, PigeonError, Refusal, StartupError
+from pigeon.workspaces.errors import WrongWorkspace
 
 MOST_BODY = 64 * 1024
 # Header of the response that accepts a WebSocket: its events begin after this number, which a client needs to
@@ -54,6 +55,7 @@ STATUSES: dict[type[Exception], int] = {
     UnknownConversation: 404,
     FolderMissing: 404,
     FolderRefused: 403,
+    WrongWorkspace: 400,
     StartupError: 409,
     TooMany: 503,
 }
@@ -214,6 +216,8 @@ class ServeApplication:
         body = codec.convert(await _read_body(request), api.SessionRequest)
         if body.model and _is_file(body.model) and not has_needed_scope(request.scope["token"].scope, "admin"):
             raise HttpRefusal(403, "scope", "This model is a file on the server, which needs the scope admin")
+        if body.workspace is not None and not has_needed_scope(request.scope["token"].scope, "admin"):
+            raise HttpRefusal(403, "scope", "A workspace elsewhere is reached with the server's keys: scope admin")
         made, new = self._find_or_create(body)
         try:
             await self._conversations.wait_until_wakeable(made)
