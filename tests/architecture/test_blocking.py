@@ -53,6 +53,7 @@ EXCEPTIONS = {
     "pigeon.frontends.batch.task_run._sync_path": _OF_RESULTS,
     "pigeon.frontends.batch.task_run.commit_folder": _OF_RESULTS,
     "pigeon.frontends.batch.task_run.put_result": _OF_RESULTS,
+    "pigeon.frontends.terminal.chat_mode.find_elsewhere": "completions of files are searched in a thread",
     "pigeon.frontends.serve.conversation_record.lock_and_clean_up": "before the service takes connections",
     # It does wait: 12 ms for 1 MB and 40 ms for 10 MB on a usual disk. Once in the life of a session file, when one in
     # an older version of the format is first opened for writing: it is replaced, so the disk must have the new one.

@@ -34,7 +34,7 @@ EDGES: dict[str, set[str]] = {
         "workspaces",
     },
     "mcp": {"session", "agent", "config", "tools.server_tools", "wire", "system"},
-    "extensions": {"session", "agent", "wire", "system", "providers"},
+    "extensions": {"session", "agent", "wire", "system", "providers", "workspaces.workspace"},
     "export": {
         "tools.catalog",
         "tools.editing.changed_lines",

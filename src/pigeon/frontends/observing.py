@@ -143,7 +143,8 @@ class Observer:
             from pigeon.resources.context_files import read_context_files
 
             # `_start_printing_opened_files` cannot see these: it does not know the folder in which a name is opened.
-            for file in read_context_files(agent_dir, session.journal.cwd, lambda problem: None):
+            view = session.dependencies.workspace.current_view()
+            for file in read_context_files(agent_dir, session.journal.cwd, lambda problem: None, view):
                 self._print_verbose(f"reads {file.path}")
         session.bus.add_announcer(self._on_event)
 

@@ -28,6 +28,7 @@ from pigeon.wire.model import Model, ThinkingLevel
 if TYPE_CHECKING:
     from pigeon.session.prompting import DeliverAs
     from pigeon.session.session import Session
+    from pigeon.workspaces.workspace import Workspace
 
 AddProvider = Callable[[str, Mapping[str, Any], ModelProvider | None], None]
 RemoveProvider = Callable[[str], None]
@@ -227,10 +228,14 @@ class ControlPort:
         """Run a program without a shell, in the folder and with the variables of the session's commands.
 
         It is supervised like these commands: cancelling the call ends it, and nothing that it starts outlives Pigeon.
+        In a workspace elsewhere it runs there, and its errors are part of its output.
         """
+        folder = os.path.join(self._session.journal.cwd, cwd or "")
+        workspace = self._session.dependencies.workspace
+        if workspace.chosen is not None and workspace.runs_commands:
+            return await _run_in_workspace(workspace.chosen, argv, folder, timeout)
         from pigeon.system.process.run_program import run_program
 
-        folder = os.path.join(self._session.journal.cwd, cwd or "")
         place = self._session.shell.workplace
         try:
             ran = await run_program(place.processes, argv, cwd=folder, environment=place.environment(), timeout=timeout)
@@ -239,6 +244,17 @@ class ControlPort:
         return ExecResult(
             ran.stdout.decode("utf-8", "replace"), ran.stderr.decode("utf-8", "replace"), ran.code, ran.killed
         )
+
+
+async def _run_in_workspace(workspace: Workspace, argv: list[str], folder: str, timeout: float | None) -> ExecResult:
+    import shlex
+
+    try:
+        ended = await workspace.run(shlex.join(argv), cwd=folder, timeout=timeout)
+    except OSError as error:
+        return ExecResult(stdout="", stderr=error.strerror or str(error), code=127)
+    code = 137 if ended.exit_code is None else ended.exit_code
+    return ExecResult(ended.output.decode("utf-8", "replace"), "", code, ended.timed_out)
 
 
 class SessionPort(Struct, frozen=True):

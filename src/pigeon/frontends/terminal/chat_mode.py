@@ -223,6 +223,16 @@ class _ChatProgram:
         environment = self._environment
         return filter_programs_path(environment.agent_dir(), environment.variables.get("PATH"), self._facts.cwd)
 
+    async def _find_files_of_agent(self, wanted: str, most: int) -> list[str]:
+        """The files on the machine of the agent; none without an agent, or if it does not answer soon."""
+        if self._client is None:
+            return []
+        try:
+            async with asyncio.timeout(OFFER_SECONDS):
+                return (await self._client.find_files(text=wanted, limit=most)).paths
+        except (PigeonError, TimeoutError):
+            return []
+
     def _exit_code_of(self, drawing: asyncio.Future[None]) -> int:
         """A lost terminal counts as a hang-up, even if it is noticed before the signal comes."""
         error = drawing.exception()
@@ -243,11 +253,18 @@ class _ChatProgram:
             asyncio.get_running_loop().add_signal_handler(signal.SIGINT, plain.on_interrupt)
             return plain
         from pigeon.frontends.terminal.persons_editor import edit_file
-        from pigeon.frontends.terminal.screen.completion import ChatCompleter
+        from pigeon.frontends.terminal.screen.completion import ChatCompleter, FilesOfAgent
         from pigeon.frontends.terminal.screen.screen import Screen
         from pigeon.system.project_files import ProjectFiles
 
-        files = ProjectFiles(lambda: self._facts.cwd, variables, self._environment.home)
+        here = ProjectFiles(lambda: self._facts.cwd, variables, self._environment.home)
+        loop = asyncio.get_running_loop()
+
+        def find_elsewhere(wanted: str, most: int) -> list[str]:
+            finding = asyncio.run_coroutine_threadsafe(self._find_files_of_agent(wanted, most), loop)
+            return finding.result(2 * OFFER_SECONDS)
+
+        files = FilesOfAgent(here, lambda: bool(self._facts.machine), find_elsewhere)
         return Screen(
             transcript=self._transcript,
             facts=self._facts,

@@ -25,7 +25,8 @@ LEAST_RANK = 2
 class FooterFacts(Struct):
     """The contents of the footer; `statuses` are those of extensions. Until the agent has started, it `is_starting`.
 
-    `background` is how much runs in the background.
+    `background` is how much runs in the background. `machine` is the name of the machine that `cwd` is on, if it is
+    another one.
     """
 
     model: str = ""
@@ -42,6 +43,7 @@ class FooterFacts(Struct):
     plans_first: bool = False
     background: int = 0
     waits: bool = False
+    machine: str = ""
 
     def update_from(self, state: State, stats: SessionStats, permissions: Permissions) -> None:
         """Update from the agent's state, statistics and permissions, and read the branch."""
@@ -55,7 +57,11 @@ class FooterFacts(Struct):
         if usage is not None:
             self.context_percent = None if usage.percent is None else float(usage.percent)
             self.context_window = usage.context_window
-        self.branch = read_git_branch(self.cwd)
+        workspace = value_or_default(state.workspace, None)
+        if workspace is not None and workspace.kind != "local":
+            # The folder is on that machine.
+            self.machine, self.cwd = workspace.name, workspace.path
+        self.branch = "" if self.machine else read_git_branch(self.cwd)
 
     def show_background(self, count: int) -> bool:
         """Update how much runs in the background; returns whether the rest must be updated soon, unless that is
@@ -110,8 +116,10 @@ def _footer_parts(facts: FooterFacts) -> list[_Part]:
     """Returns the parts of the footer in the order of the line."""
     model = _to_one_line(facts.model or ("starting" if facts.is_starting else "no model"))
     level = "" if facts.thinking in ("", "off") else f" {_to_one_line(facts.thinking)}"
-    where = facts.cwd
-    if facts.home and (where == facts.home or where.startswith(facts.home + os.sep)):
+    where = f"{facts.machine}:{facts.cwd}" if facts.machine else facts.cwd
+    if facts.machine:
+        where = _to_one_line(where)
+    elif facts.home and (where == facts.home or where.startswith(facts.home + os.sep)):
         where = "~" + where[len(facts.home) :]
     percent = "" if facts.context_percent is None else f"{facts.context_percent:.0f}%"
     branch = _to_one_line(facts.branch)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
@@ -33,6 +33,35 @@ class ServerOffer(NamedTuple):
     about: str
 
 
+class CompletedFiles(Protocol):
+    """The files whose names are completed."""
+
+    @property
+    def is_small(self) -> bool:
+        """Whether they are known, and few enough to be compared without a noticeable delay."""
+        ...
+
+    def find_files(self, wanted: str, most: int) -> list[str]: ...
+
+
+class FilesOfAgent:
+    """Those of this machine, or of the machine that the agent works on: then `ask` asks the agent, in a thread."""
+
+    def __init__(
+        self, here: ProjectFiles, is_elsewhere: Callable[[], bool], ask: Callable[[str, int], list[str]]
+    ) -> None:
+        self._here = here
+        self._is_elsewhere = is_elsewhere
+        self._ask = ask
+
+    @property
+    def is_small(self) -> bool:
+        return not self._is_elsewhere() and self._here.is_small
+
+    def find_files(self, wanted: str, most: int) -> list[str]:
+        return self._ask(wanted, most) if self._is_elsewhere() else self._here.find_files(wanted, most)
+
+
 class ChatCompleter(Completer):
     """Completes a command at the beginning, its arguments, and a file name behind `@` anywhere.
 
@@ -43,7 +72,7 @@ class ChatCompleter(Completer):
     def __init__(
         self,
         names: Mapping[str, str],
-        files: ProjectFiles,
+        files: CompletedFiles,
         arguments: Mapping[str, Sequence[str]],
         servers: Callable[[str], Awaitable[Sequence[ServerOffer]]] | None = None,
     ) -> None:
