@@ -19,7 +19,9 @@ pytestmark = pytest.mark.timeout(120)
 
 
 def list_containers(podman: PodmanMachine) -> str:
-    return podman.run("ps", "--all", "--filter", "label=pigeon=workspace", "--format", "{{.Names}}").stdout
+    """Those of this worker's image: others run their own meanwhile."""
+    ours = ("--filter", "label=pigeon=workspace", "--filter", f"ancestor=pigeon-tests-{os.getpid()}")
+    return podman.run("ps", "--all", *ours, "--format", "{{.Names}}").stdout
 
 
 def make_container(made: Workspaces, image: str, folder: Path, engine: str | None = None) -> OwnContainer:
