@@ -37,8 +37,8 @@ def batch_variables(podman: PodmanMachine, tmp_path: Path) -> dict[str, str]:
 
 def list_containers(podman: PodmanMachine) -> str:
     """Those of this worker's image: others run their own meanwhile."""
-    ours = ("--filter", "label=pigeon=workspace", "--filter", f"ancestor=pigeon-tests-{os.getpid()}")
-    return podman.run("ps", "--all", *ours, "--format", "{{.Names}}").stdout
+    listed = podman.run("ps", "--all", "--filter", "label=pigeon=workspace", "--format", "{{.Names}} {{.Image}}").stdout
+    return "\n".join(line for line in listed.splitlines() if f"/pigeon-tests-{os.getpid()}:" in line)
 
 
 def test_a_batch_works_in_a_container_for_each_task(podman: PodmanMachine, image: str, tmp_path: Path) -> None:

@@ -20,8 +20,8 @@ pytestmark = pytest.mark.timeout(120)
 
 def list_containers(podman: PodmanMachine) -> str:
     """Those of this worker's image: others run their own meanwhile."""
-    ours = ("--filter", "label=pigeon=workspace", "--filter", f"ancestor=pigeon-tests-{os.getpid()}")
-    return podman.run("ps", "--all", *ours, "--format", "{{.Names}}").stdout
+    listed = podman.run("ps", "--all", "--filter", "label=pigeon=workspace", "--format", "{{.Names}} {{.Image}}").stdout
+    return "\n".join(line for line in listed.splitlines() if f"/pigeon-tests-{os.getpid()}:" in line)
 
 
 def make_container(made: Workspaces, image: str, folder: Path, engine: str | None = None) -> OwnContainer:
