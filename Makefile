@@ -12,7 +12,7 @@ RAY := .venv-ray
 TESTS_PYTHON := cd tests && PYTHONPATH=../scripts ../$(BIN)/python
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: demo chat demo-raw test faults faults-limits fuzz mutants serve-flood serve-storm serve-cuts serve-bench workspace-storm workspace-bench ray-tests batch-storm batch-bench mcp-bench acp-bench chat-speed interop lint types schema docs sdk house divergences pins picture bench bench-peers release-check clean
+.PHONY: undo-storm undo-bench demo chat demo-raw test faults faults-limits fuzz mutants serve-flood serve-storm serve-cuts serve-bench workspace-storm workspace-bench ray-tests batch-storm batch-bench mcp-bench acp-bench chat-speed interop lint types schema docs sdk house divergences pins picture bench bench-peers release-check clean
 
 # One conversation, as a person reads it.
 demo: $(READY)
@@ -39,6 +39,13 @@ test: $(DEV)
 
 faults: $(DEV)
 	$(TESTS_PYTHON) -m stress.agent_faults $(or $(N),200) $(or $(SEED),1)
+
+# Random sequences of changes and undos, and what a checkpoint costs.
+undo-storm: $(DEV)
+	$(TESTS_PYTHON) -m stress.undo_storm -n $(or $(N),10000) --seed $(or $(SEED),1)
+
+undo-bench: $(DEV)
+	$(BIN)/python scripts/undo_bench.py
 
 faults-limits: $(DEV)
 	$(TESTS_PYTHON) -m stress.limit_faults $(or $(N),500) $(or $(SEED),1)

@@ -27,7 +27,7 @@ from pigeon.sdk.conversation import Conversation
 from pigeon.wire import agents as agent_records
 from pigeon.wire import answers, choices, content, dialogs, entries, events, messages, model, steering
 from pigeon.wire.base import Absent, intended_hint
-from pigeon.wire.commands import NAMES, changes, mcp, services
+from pigeon.wire.commands import NAMES, changes, mcp, services, undo
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "library.md"
 HEAD = """# Reference of the Python library
@@ -392,7 +392,7 @@ def records() -> str:
         _records("Dialogs", of(dialogs)),
         _records("Messages", of(messages)),
         _records("Content", of(content)),
-        _records("Answers to commands", of(answers, agent_records, changes, mcp, services)),
+        _records("Answers to commands", of(answers, agent_records, changes, mcp, services, undo)),
         _records("Other records", [*others, *of(model, steering), *of(entries)]),
     )
 

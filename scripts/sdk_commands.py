@@ -17,12 +17,12 @@ from msgspec import Struct
 
 from pigeon.sdk.command_methods import BY_HAND, signature_of
 from pigeon.wire import agents, answers, commands, content, dialogs, entries, errors, events, messages, model, steering
-from pigeon.wire.commands import Command, changes, mcp, services
+from pigeon.wire.commands import Command, changes, mcp, services, undo
 
 SOURCE = Path(__file__).resolve().parent.parent / "src" / "pigeon"
 STUB = SOURCE / "sdk" / "commands.pyi"
 HEADER = "# Made by `scripts/sdk_commands.py`; do not edit.\n"
-_RECORDS = (events, dialogs, messages, content, answers, agents, model, steering, entries, changes, mcp, services)
+_RECORDS = (events, dialogs, messages, content, answers, agents, model, steering, entries, changes, mcp, services, undo)
 # Of the wire's modules what is no record, or a record that only dialects make or see.
 _LEFT_OUT = {"Command", "Response", "Record", "Event", "ToolCallStarted", "CommandsChanged", "AgentEvent"}
 

@@ -142,6 +142,12 @@ if TYPE_CHECKING:
     from pigeon.wire.commands.services import HostFolderEntry as HostFolderEntry
     from pigeon.wire.commands.services import HostMatch as HostMatch
     from pigeon.wire.commands.services import HostServicesState as HostServicesState
+    from pigeon.wire.commands.undo import CheckpointInfo as CheckpointInfo
+    from pigeon.wire.commands.undo import Checkpoints as Checkpoints
+    from pigeon.wire.commands.undo import FileAndChange as FileAndChange
+    from pigeon.wire.commands.undo import FileAndReason as FileAndReason
+    from pigeon.wire.commands.undo import RestoredFiles as RestoredFiles
+    from pigeon.wire.commands.undo import UndoPreview as UndoPreview
     from pigeon.wire.content import Attachment as Attachment
     from pigeon.wire.content import ImageContent as ImageContent
     from pigeon.wire.content import ImageInput as ImageInput
@@ -196,6 +202,7 @@ if TYPE_CHECKING:
     from pigeon.wire.events import Event as Event
     from pigeon.wire.events import ExtensionError as ExtensionError
     from pigeon.wire.events import FileChanged as FileChanged
+    from pigeon.wire.events import FilesRestored as FilesRestored
     from pigeon.wire.events import Gap as Gap
     from pigeon.wire.events import GapSnapshot as GapSnapshot
     from pigeon.wire.events import HostCommandRun as HostCommandRun
@@ -319,6 +326,7 @@ _HOMES = {
     "pigeon.wire.commands.changes": "ChangedFile Changes",
     "pigeon.wire.commands.mcp": "McpCompletion McpCompletions McpResource McpResources McpServerState McpServers",
     "pigeon.wire.commands.services": "HostFileStatus HostFolderEntry HostMatch HostServicesState",
+    "pigeon.wire.commands.undo": "CheckpointInfo Checkpoints FileAndChange FileAndReason RestoredFiles UndoPreview",
     "pigeon.wire.content": (
         "Attachment ImageContent ImageInput ImageSource TextContent ThinkingContent ToolCall text_of "
     ),
@@ -334,15 +342,16 @@ _HOMES = {
     "pigeon.wire.events": (
         "AgentChanged AgentEnd AgentRestarted AgentSettled AgentStart AutoCompactionEnd AutoCompactionStart "
         "AutoRetryEnd AutoRetryStart AvailableCommand AvailableCommandsUpdate BashExecutionUpdate "
-        "CompactionEnd CompactionStart EntryAppended ErrorEvent Event ExtensionError FileChanged Gap "
-        "GapSnapshot HostCommandRun HostFileList HostFileRead HostFileStat HostFileWrite HostSearch "
-        "HostServiceCancel HostToolCall HostToolCancel JobChanged McpServerChanged MessageEnd MessageStart "
-        "MessageUpdate PermissionResolved PromptError PromptResult QueueUpdate Ready SelectionChanged "
-        "SessionInfoChanged SessionSettled StreamEvent SubagentEvent SubagentLifecycle SubagentProgress "
-        "SummarizationRetryAttemptStart SummarizationRetryFinished SummarizationRetryScheduled TextDelta "
-        "TextEnd TextStart ThinkingDelta ThinkingEnd ThinkingLevelChanged ThinkingStart TodoAutoClear "
-        "TodoReminder ToolExecutionEnd ToolExecutionStart ToolExecutionUpdate ToolOutcome ToolcallDelta "
-        "ToolcallEnd ToolcallStart ToolsDeclared TrustRequired TtsrTriggered TurnEnd TurnStart "
+        "CompactionEnd CompactionStart EntryAppended ErrorEvent Event ExtensionError FileChanged "
+        "FilesRestored Gap GapSnapshot HostCommandRun HostFileList HostFileRead HostFileStat HostFileWrite "
+        "HostSearch HostServiceCancel HostToolCall HostToolCancel JobChanged McpServerChanged MessageEnd "
+        "MessageStart MessageUpdate PermissionResolved PromptError PromptResult QueueUpdate Ready "
+        "SelectionChanged SessionInfoChanged SessionSettled StreamEvent SubagentEvent SubagentLifecycle "
+        "SubagentProgress SummarizationRetryAttemptStart SummarizationRetryFinished "
+        "SummarizationRetryScheduled TextDelta TextEnd TextStart ThinkingDelta ThinkingEnd "
+        "ThinkingLevelChanged ThinkingStart TodoAutoClear TodoReminder ToolExecutionEnd ToolExecutionStart "
+        "ToolExecutionUpdate ToolOutcome ToolcallDelta ToolcallEnd ToolcallStart ToolsDeclared TrustRequired "
+        "TtsrTriggered TurnEnd TurnStart "
     ),
     "pigeon.wire.messages": (
         "Acceptance AssistantMessage BashExecutionMessage BranchSummaryMessage CompactionSummaryMessage "

@@ -33,6 +33,7 @@ EDGES: dict[str, set[str]] = {
         *("agent", "config", "permissions", "resources", "sandbox", "secrets", "session", "system", "tools", "wire"),
         "workspaces",
     },
+    "checkpoints": {"session", "wire", "system", "tools.editing.changed_lines", "tools.editing.diff"},
     "mcp": {"session", "agent", "config", "tools.server_tools", "wire", "system"},
     "extensions": {"session", "agent", "wire", "system", "providers", "workspaces.workspace"},
     "export": {

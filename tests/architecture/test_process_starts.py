@@ -50,6 +50,7 @@ MAY_SAY_OUTSIDE = {
 # Who makes an owner of processes. What has no wall is none of an agent, and runs nothing that a model has said.
 OWNERS = {
     "pigeon.workspaces.local": "a workspace that a program uses without an agent",
+    "pigeon.app.checkpoints": "git in repositories of Pigeon's own, which runs nothing that a model has said",
     "pigeon.app.build": "the agent's own, which `app/sandbox` encloses",
     "pigeon.cli.commands.doctor": "key commands, which `app/sandbox` encloses, too",
     "pigeon.frontends.terminal.clipboard": "the clipboard of the person",

@@ -154,7 +154,7 @@ def test_what_tools_have_changed_is_put_together_file_by_file(start: Start, serv
     files = agent.ask("get_changes")["files"]
     assert [(file["path"], file["added"], file["removed"], file["whole"]) for file in files] == [
         ("a.py", 2, 2, False),
-        ("new/b.py", 1, 0, True),
+        ("new/b.py", 1, 0, False),
     ]
     assert files[0]["entryId"] in [piece["entryId"] for piece in agent.ask("get_html")["pieces"]]
     (file,) = agent.ask("get_changes", path="./a.py")["files"]

@@ -12,7 +12,7 @@ from support.source_tree import ROOT
 
 PACKAGE = ROOT / "src" / "pigeon"
 # A few percent above what it has: a large file or a dependency that is copied in is noticed.
-MOST = 1_980_000
+MOST = 2_000_000
 
 
 def packed_files() -> list[Path]:

@@ -28,6 +28,7 @@ from pigeon.agent.scope import Scope
 from pigeon.export.page_writer import PageWriter
 from pigeon.mcp.configured_servers import AgentParts, ConfiguredServers
 from pigeon.session.bus import Bus
+from pigeon.session.checkpoints import NoCheckpoints
 from pigeon.session.compaction.compaction import Compaction
 from pigeon.session.compaction.summarizer import Summarizer
 from pigeon.session.context.transcript import Transcript
@@ -236,6 +237,7 @@ class SessionSetup:
                 ),
                 agents=ConversationAgents(cast("TreeChoices", SimpleNamespace())),
                 jobs=Jobs(bus.post),
+                checkpoints=NoCheckpoints(),
                 pages=PageWriter(
                     Environment(variables={}, home="/", cwd="/"), self.repository.store, lambda data: data
                 ),

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from pigeon import __version__
 from pigeon.agent.inference import Pacing, ProviderHooks
 from pigeon.agent.interfaces import Gate
+from pigeon.app.checkpoints import complete_interrupted_undo, make_checkpoints
 from pigeon.app.lifecycle import Lifecycle
 from pigeon.app.models import (
     find_usable_model,
@@ -29,6 +30,7 @@ from pigeon.app.options import AgentOptions
 from pigeon.app.sandbox import make_sandbox
 from pigeon.app.sessions import find_workspace_of_session, make_repository, open_journal
 from pigeon.app.workspaces import make_container, make_workspace
+from pigeon.checkpoints.on_demand import CheckpointsOnDemand
 from pigeon.config.layers import Layers
 from pigeon.config.models_file import find_models_file
 from pigeon.config.paths import project_dirs
@@ -164,6 +166,7 @@ class _Builder:
     async def build(self) -> BuiltAgent:
         extensions = self._extensions
         try:
+            await complete_interrupted_undo(self._agent_dir, self._reports.show_info)
             await self._sandbox.find_working_wall()
             await self._open_workspace()
             settings = self._layers.settings
@@ -458,22 +461,33 @@ class _Builder:
             warm_processes=self._sandbox.processes.warm_up,
             run_callbacks=run_callbacks,
             mask_result=self._redactor.mask_result,
-            pages=PageWriter(
-                environment,
-                repository.store,
-                self._redactor.mask,
-                settings.export.mask_secrets,
-                self._registry.describe_key_origin,
-            ),
+            pages=self._build_pages(repository),
             files=tools.make_project_files(permissions),
             tool_servers=self._servers,
             agents=agents,
             jobs=tools.jobs,
             workspace=self._workspace,
+            checkpoints=self._build_checkpoints(repository, transcript),
             sandbox=self._sandbox.state,
             now=environment.now,
             ids=environment.ids,
             report=self._reports.show_warning,
+        )
+
+    def _build_pages(self, repository: SessionRepository) -> PageWriter:
+        return PageWriter(
+            self._environment,
+            repository.store,
+            self._redactor.mask,
+            self._layers.settings.export.mask_secrets,
+            self._registry.describe_key_origin,
+        )
+
+    def _build_checkpoints(self, repository: SessionRepository, transcript: Transcript) -> CheckpointsOnDemand:
+        report, settings = self._reports.show_warning, self._layers.settings
+        machine = (self._workspace.machine or "another machine") if self._workspace.is_elsewhere else ""
+        return make_checkpoints(
+            settings, self._environment, self._agent_dir, repository, transcript, self._redactor, report, machine
         )
 
     def _folders_by_purpose(self, journal: Journal) -> dict[str, str]:

@@ -102,6 +102,17 @@ class WarmSettings(Group, kw_only=True, frozen=True):
     idle_minutes: float = 30
 
 
+class UndoSettings(Group, kw_only=True, frozen=True):
+    """Whether what the agent does to files can be undone, in how large a folder, and how much is kept for how long."""
+
+    enabled: bool = True
+    max_files: int = 200_000
+    max_bytes: int = 2_000_000_000
+    max_file_bytes: int = 20_000_000
+    keep_bytes: int = 5_000_000_000
+    keep_days: float = 30
+
+
 class LoopGuardSettings(Group, kw_only=True, frozen=True):
     """The number of identical tool calls in a row after which the model is warned, and the run ends."""
 
@@ -130,6 +141,7 @@ class Settings(Record, kw_only=True):
     tasks: TaskSettings = TaskSettings()
     limits: dict[str, Json] | Absent = ABSENT
     loop_guard: LoopGuardSettings = LoopGuardSettings()
+    undo: UndoSettings = UndoSettings()
     agents: AgentSettings = AgentSettings()
     jobs: JobSettings = JobSettings()
     export: ExportSettings = ExportSettings()

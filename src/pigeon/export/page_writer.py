@@ -11,6 +11,7 @@ from contextlib import suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from pigeon.session.checkpoints import RecordedChanges
 from pigeon.session.history.entry_line import EntryLine, line_from_bytes
 from pigeon.session.history.reading import LoadedSession, load_session
 from pigeon.session.history.session_folders import SessionFolders
@@ -170,15 +171,23 @@ class PageWriter:
 
         return list_branches(self._parse_and_mask_lines(every), branch)
 
-    def list_changes(self, branch: list[bytes], cwd: str, path: str | None, as_html: bool) -> list[ChangedFile]:
-        """The changes of a branch's tools to files; runs in a thread."""
+    def list_changes(
+        self, branch: list[bytes], cwd: str, path: str | None, as_html: bool, recorded: RecordedChanges | None
+    ) -> list[ChangedFile]:
+        """The changes of a branch to files; runs in a thread."""
+        from pigeon.export.recorded_changes import list_recorded_files
         from pigeon.export.session_changes import FileNames, find_file_entries, list_changed_files
 
         lines = [line for line in map(line_from_bytes, branch) if line is not None]
         names = FileNames(cwd, self._environment.home)
-        needed = find_file_entries(lines, names)
+        needed = find_file_entries(lines, names, recorded)
         masked = self._mask_lines([line for line in lines if line.id in needed])
-        return list_changed_files(masked, names, path, self._make_formatter() if as_html else None)
+        formatter = self._make_formatter() if as_html else None
+        rows = list_changed_files(masked, names, path, formatter)
+        if recorded is not None:
+            only = None if path is None else names.name_of(path)
+            rows = list_recorded_files(recorded, only, self._mask_text, formatter, rows)
+        return rows
 
     def _parse_and_mask_lines(self, raw: list[bytes]) -> list[EntryLine]:
         return list(self._mask_lines([line for line in map(line_from_bytes, raw) if line is not None]))

@@ -16,6 +16,7 @@ from pigeon.export.diff_html import DiffLine, count_changed_lines, diff_html, li
 from pigeon.export.markdown import TextFormatter
 from pigeon.export.tool_html import lines_of_edit, lines_of_result, path_in, whole_text_of_read
 from pigeon.export.tree import Line
+from pigeon.session.checkpoints import RecordedChanges
 from pigeon.system.paths import absolute_path
 from pigeon.tools.catalog import facts_of_recorded
 from pigeon.tools.editing.changed_lines import find_changes
@@ -40,12 +41,13 @@ class FileNames(Struct, frozen=True):
 
 
 class _Step(Struct):
-    """A successful call, with the entries of its answer and of its result."""
+    """A successful call, with the entries of its answer and of its result; `place` is the user's message before it."""
 
     entry_id: str
     call: ToolCall
     result_id: str
     result: ToolResultMessage
+    place: str = ""
 
 
 class _Stretch(Struct, frozen=True):
@@ -181,11 +183,14 @@ class _FileHistory(Struct):
             last.stretches, last.whole = [_Stretch(0, [], 0, lines)], True
 
 
-def find_file_entries(lines: Iterable[Line], names: FileNames) -> set[str]:
-    """The ids of answers and results that change files, or read files that are changed elsewhere."""
+def find_file_entries(lines: Iterable[Line], names: FileNames, recorded: RecordedChanges | None = None) -> set[str]:
+    """The ids of answers and results that change files, or read files that are changed elsewhere; without those whose
+    changes were recorded."""
     places: dict[str, set[str]] = {}
     changed: set[str] = set()
     for step, name in _find_file_steps(lines, names):
+        if recorded is not None and step.place in recorded.places and name not in recorded.left_out:
+            continue
         places.setdefault(name, set()).update((step.entry_id, step.result_id))
         if facts_of_recorded(step.call.name).kind == "edit" or lines_of_result(step.result):
             changed.add(name)
@@ -214,12 +219,12 @@ def list_changed_files(
             whole=history.unknown,
         )
         if only is not None:
-            row.diffs = diffs if formatter is None else [_diff_to_html(diff, formatter) for diff in diffs]
+            row.diffs = diffs if formatter is None else [diff_to_html(diff, formatter) for diff in diffs]
         made.append(row)
     return sorted(made, key=lambda row: (row.path.startswith("/"), row.path))
 
 
-def _diff_to_html(diff: str, formatter: TextFormatter) -> str:
+def diff_to_html(diff: str, formatter: TextFormatter) -> str:
     return diff_html(lines_of_patch(diff), formatter.try_spend_budget)
 
 
@@ -233,7 +238,9 @@ def _build_histories(lines: Iterable[Line], names: FileNames) -> Iterable[_FileH
 def _find_file_steps(lines: Iterable[Line], names: FileNames) -> Iterator[tuple[_Step, str]]:
     """The calls about files that have succeeded, in the order of their results; ids of calls may come again."""
     waiting: dict[str, tuple[str, ToolCall]] = {}
+    place = ""
     for line in lines:
+        place = line.id if line.role == "user" else place
         entry = line.parse_uncached() if line.role in ("assistant", "toolResult") else None
         message = entry.message if isinstance(entry, MessageEntry) else None
         if isinstance(message, AssistantMessage):
@@ -242,7 +249,7 @@ def _find_file_steps(lines: Iterable[Line], names: FileNames) -> Iterator[tuple[
             entry_id, call = waiting.pop(message.tool_call_id, ("", None))
             path = "" if call is None or message.is_error else path_in(call.arguments)
             if call is not None and path:
-                yield _Step(entry_id, call, line.id, message), names.name_of(path)
+                yield _Step(entry_id, call, line.id, message, place), names.name_of(path)
 
 
 def _replace_lines(stretches: list[_Stretch], at: int, gone: list[str], come: list[str]) -> list[_Stretch] | None:

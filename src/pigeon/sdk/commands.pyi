@@ -55,6 +55,7 @@ from pigeon.wire.commands import Command, HostTool, RenderedCall
 from pigeon.wire.commands.changes import Changes
 from pigeon.wire.commands.mcp import McpCompletions, McpResources, McpServers, McpServerState
 from pigeon.wire.commands.services import HostFileStatus, HostFolderEntry, HostMatch, HostServicesState
+from pigeon.wire.commands.undo import Checkpoints, RestoredFiles, UndoPreview
 from pigeon.wire.content import Attachment, ImageInput
 from pigeon.wire.model import Model
 from pigeon.wire.steering import Limits, TodoPhaseGiven
@@ -166,8 +167,14 @@ class CommandMethods(ABC):
         """Open another session file in place of the current one."""
     async def open_session(self, session_dir: str) -> OpenedSession:
         """Continue the newest session in a folder, or start one there; sessions are kept there from then on."""
-    async def fork(self, entry_id: str) -> Forked:
-        """Branch off into a new session that ends before the given user message."""
+    async def fork(
+        self, entry_id: str, *, restore: Literal["conversation", "files", "both"] = "conversation"
+    ) -> Forked:
+        """Branch off into a new session that ends before the given user message.
+
+        With `restore`, the files are brought back to what they were then as well ("both"), or they alone
+        ("files").
+        """
     async def branch(self, entry_id: str) -> Forked:
         """`fork` under its other name."""
     async def clone(self) -> Cancelled:
@@ -189,8 +196,13 @@ class CommandMethods(ABC):
         summarize: bool | None = None,
         custom_instructions: str | None = None,
         label: str | None = None,
+        restore: Literal["conversation", "files", "both"] = "conversation",
     ) -> Navigated:
-        """Go to another entry of the session; with `summarize`, the branch that is left is summarized."""
+        """Go to another entry of the session; with `summarize`, the branch that is left is summarized.
+
+        With `restore`, the files are brought back to what they were there as well ("both"), or they alone
+        ("files"). What others have changed is left as it is.
+        """
     async def list_sessions(
         self,
         *,
@@ -243,11 +255,30 @@ class CommandMethods(ABC):
     async def get_branches(self) -> Branches:
         """The branches of the session, the active one first; `navigate_tree` goes to their `leafId`."""
     async def get_changes(self, *, path: str | None = None, format: Literal["patch", "html"] = "patch") -> Changes:
-        """The files that tools have changed on the active branch, each with all changes put together.
+        """The files that the agent has changed on the active branch, each with all changes put together.
 
-        With `path`, only this file, and with its diffs: as unified diffs, or as HTML. What commands have
-        changed is not among them.
+        With `path`, only this file, and with its diffs: as unified diffs, or as HTML. Where there are
+        checkpoints (`get_checkpoints`), changes of commands and of started agents are among them, and what was
+        undone, or changed by others, is not.
         """
+    async def get_checkpoints(self) -> Checkpoints:
+        """The checkpoints of the conversation: one for each prompt, and for each started agent, that has changed
+        files.
+        """
+    async def preview_undo(self, *, checkpoint: str | None = None, files: list[str] | None = None) -> UndoPreview:
+        """What `undo` with the same arguments would do."""
+    async def undo(
+        self, *, checkpoint: str | None = None, files: list[str] | None = None, force: bool = False
+    ) -> RestoredFiles:
+        """Bring files back to what they were before a prompt: that of a `checkpoint`, or the newest one that is
+        not undone.
+
+        All later prompts are undone, too. `files` are paths in the workspace, folders included; without them it
+        is about all files that the agent has changed. What others have changed since is left as it is, unless
+        `force` is true.
+        """
+    async def redo(self, *, force: bool = False) -> RestoredFiles:
+        """Take back the last `undo`, with what `force` has overwritten; possible until the next prompt."""
     async def hello(
         self,
         *,
@@ -496,8 +527,12 @@ class SyncCommandMethods(ABC):
         """Open another session file in place of the current one."""
     def open_session(self, session_dir: str) -> OpenedSession:
         """Continue the newest session in a folder, or start one there; sessions are kept there from then on."""
-    def fork(self, entry_id: str) -> Forked:
-        """Branch off into a new session that ends before the given user message."""
+    def fork(self, entry_id: str, *, restore: Literal["conversation", "files", "both"] = "conversation") -> Forked:
+        """Branch off into a new session that ends before the given user message.
+
+        With `restore`, the files are brought back to what they were then as well ("both"), or they alone
+        ("files").
+        """
     def branch(self, entry_id: str) -> Forked:
         """`fork` under its other name."""
     def clone(self) -> Cancelled:
@@ -519,8 +554,13 @@ class SyncCommandMethods(ABC):
         summarize: bool | None = None,
         custom_instructions: str | None = None,
         label: str | None = None,
+        restore: Literal["conversation", "files", "both"] = "conversation",
     ) -> Navigated:
-        """Go to another entry of the session; with `summarize`, the branch that is left is summarized."""
+        """Go to another entry of the session; with `summarize`, the branch that is left is summarized.
+
+        With `restore`, the files are brought back to what they were there as well ("both"), or they alone
+        ("files"). What others have changed is left as it is.
+        """
     def list_sessions(
         self,
         *,
@@ -573,11 +613,30 @@ class SyncCommandMethods(ABC):
     def get_branches(self) -> Branches:
         """The branches of the session, the active one first; `navigate_tree` goes to their `leafId`."""
     def get_changes(self, *, path: str | None = None, format: Literal["patch", "html"] = "patch") -> Changes:
-        """The files that tools have changed on the active branch, each with all changes put together.
+        """The files that the agent has changed on the active branch, each with all changes put together.
 
-        With `path`, only this file, and with its diffs: as unified diffs, or as HTML. What commands have
-        changed is not among them.
+        With `path`, only this file, and with its diffs: as unified diffs, or as HTML. Where there are
+        checkpoints (`get_checkpoints`), changes of commands and of started agents are among them, and what was
+        undone, or changed by others, is not.
         """
+    def get_checkpoints(self) -> Checkpoints:
+        """The checkpoints of the conversation: one for each prompt, and for each started agent, that has changed
+        files.
+        """
+    def preview_undo(self, *, checkpoint: str | None = None, files: list[str] | None = None) -> UndoPreview:
+        """What `undo` with the same arguments would do."""
+    def undo(
+        self, *, checkpoint: str | None = None, files: list[str] | None = None, force: bool = False
+    ) -> RestoredFiles:
+        """Bring files back to what they were before a prompt: that of a `checkpoint`, or the newest one that is
+        not undone.
+
+        All later prompts are undone, too. `files` are paths in the workspace, folders included; without them it
+        is about all files that the agent has changed. What others have changed since is left as it is, unless
+        `force` is true.
+        """
+    def redo(self, *, force: bool = False) -> RestoredFiles:
+        """Take back the last `undo`, with what `force` has overwritten; possible until the next prompt."""
     def hello(
         self,
         *,

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from pigeon.agent.interfaces import Gate, ImagePreparer, ModelProvider, OutputFormats
 from pigeon.session.bus import Bus
+from pigeon.session.checkpoints import FileCheckpoints, RecordedChanges
 from pigeon.session.context.reading_ahead import Preparation
 from pigeon.session.context.system_prompt import PromptComposer
 from pigeon.session.context.transcript import Transcript
@@ -246,8 +247,11 @@ class SessionPages(Protocol):
 
     def list_branches(self, every: list[bytes], branch: list[str]) -> list[BranchInfo]: ...
 
-    def list_changes(self, branch: list[bytes], cwd: str, path: str | None, as_html: bool) -> list[ChangedFile]:
-        """The changes of tools to files, by name; with diffs only for the file at `path`."""
+    def list_changes(
+        self, branch: list[bytes], cwd: str, path: str | None, as_html: bool, recorded: RecordedChanges | None
+    ) -> list[ChangedFile]:
+        """The changes of files, by name: those that were recorded, and otherwise what results of tools show; with diffs
+        only for the file at `path`."""
         ...
 
 
@@ -292,6 +296,7 @@ class Dependencies(Struct, frozen=True, kw_only=True):
     tool_servers: ToolServers
     agents: StartedAgents
     jobs: Jobs
+    checkpoints: FileCheckpoints
     limits_above: RunLimits | None = None  # of a started agent: those of the agent that has started it
     workspace: AgentWorkspace  # where the files are and commands run
     sandbox: Callable[[], SandboxState | Absent]  # the sandbox of commands; absent if none was requested

@@ -229,6 +229,7 @@ class Engine:
         mode, publish = given.settings.tool_mode, self._publish_run_event
         run = Run(provider, self._owner, self._queue, publish, scope, given.now, gate, mode)
         result = await run.run(opening, resumes=resumes)
+        await self.policies.after_loop()
         if result.denied is not None:
             self._was_denied = result.denied
         return result

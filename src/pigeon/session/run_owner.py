@@ -104,6 +104,7 @@ class SessionRunOwner:
         """Prepare for a command while its arguments arrive; answers without one need no process."""
         if self._dependencies.toolset.facts_of(name).command:
             self._dependencies.warm_processes()
+            self._dependencies.checkpoints.prepare()
 
     async def prepare_message(self, message: SendableT) -> SendableT:
         """The message with masked keys in tool results, and with images that models accept. Data of a tool is kept even

@@ -12,6 +12,7 @@ from pigeon.session.context.system_prompt import SystemPrompt
 from pigeon.session.context.transcript import VisibleEntries
 from pigeon.session.dependencies import Dependencies
 from pigeon.session.engine import Engine
+from pigeon.session.file_undo import FileUndo
 from pigeon.session.history.journal import Journal
 from pigeon.session.history_changes import HistoryChanges
 from pigeon.session.host.host_shell import HostShell
@@ -56,8 +57,9 @@ class Session:
         self.engine = Engine(dependencies, self.queue, self.system_prompt, limits, compaction)
         self.activity = self.engine.activity
         navigation = Navigation(self.transcript, self.models, summarizer)
+        file_undo = FileUndo(dependencies.checkpoints, self.transcript, self.activity, dependencies.agents, bus.post)
         self.history = HistoryChanges(
-            self.transcript, self.activity, compaction, navigation, self.engine.restore_from_branch
+            self.transcript, self.activity, compaction, navigation, self.engine.restore_from_branch, file_undo
         )
         self.prompting = Prompting(dependencies, self.engine, self.queue, self.system_prompt)
         dependencies.jobs.set_idle_callback(self.prompting.start_run_for_jobs)
@@ -145,6 +147,7 @@ class Session:
         self.activity.close()
         self.shell.abort()
         await self.activity.wait_until_idle()
+        await self.dependencies.checkpoints.close(keep=self.transcript.journal.file is not None)
         await self.dependencies.tool_servers.close()
         self.journal.close()
 

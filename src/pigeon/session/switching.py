@@ -91,13 +91,20 @@ class Switching:
         await self._switch_journal_with_hooks(self._repository.create_journal(self._transcript.journal.cwd), "new")
         return False, False
 
-    async def fork(self, entry_id: str, name: Literal["forking", "branching"]) -> tuple[str, bool]:
+    async def fork(
+        self,
+        entry_id: str,
+        name: Literal["forking", "branching"],
+        settled: Callable[[], Awaitable[None]] | None = None,
+    ) -> tuple[str, bool]:
         """Begin a conversation that ends before a user message; returns that message's text, and whether an extension
-        refused."""
-        text = self._find_user_text(entry_id, name)
+        refused. `settled` is called in between, when the old work has ended."""
+        text = self.find_user_text(entry_id, name)
         if await wait_for_result(self._hooks.should_refuse_fork(entry_id, "before")):
             return text, True
         await self._settle()
+        if settled is not None:
+            await settled()
         line = self._transcript.journal.find_line(entry_id)
         assert line is not None
         await self._branch_off(line.parent_id)
@@ -136,7 +143,8 @@ class Switching:
 
         await self._switch_journal_with_hooks(await asyncio.to_thread(copy_journal), "fork")
 
-    def _find_user_text(self, entry_id: str, name: str) -> str:
+    def find_user_text(self, entry_id: str, name: str) -> str:
+        """The text of a user message; raises `Refusal` for any other entry."""
         line = self._transcript.journal.find_line(entry_id)
         message = line.message if line is not None else None
         if not isinstance(message, UserMessage):

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from pigeon.agent.interfaces import Tool
 from pigeon.permissions.control import AgentName, SessionParts
 from pigeon.session.bus import Bus
+from pigeon.session.checkpoints import CheckpointsOfAgent, FileCheckpoints, NoCheckpoints
 from pigeon.session.context.transcript import Transcript
 from pigeon.session.dependencies import ServerContent
 from pigeon.session.hooks import NoHooks
@@ -105,6 +106,7 @@ class StartedAgentFactory:
             tool_servers=NoToolServers(),
             agents=plan.spawner,
             jobs=tools.jobs,
+            checkpoints=self._share_checkpoints(plan, transcript),
             limits_above=plan.parent.engine.limits,
         )
         return Session(dependencies)
@@ -131,6 +133,19 @@ class StartedAgentFactory:
             agents=plan.spawner if plan.spawner.may_spawn else None,
             starter=given.tools,
         )
+
+    def _share_checkpoints(self, plan: ChildPlan, transcript: Transcript) -> FileCheckpoints:
+        """What it changes is recorded with what the conversation does, unless it works in a copy of the folder."""
+        parent = plan.parent.dependencies
+        if transcript.folder() != parent.transcript.folder():
+            return NoCheckpoints()
+        above = parent.transcript
+
+        def find_place() -> str:
+            place = parent.checkpoints.find_place() if isinstance(parent.checkpoints, CheckpointsOfAgent) else ""
+            return place or above.find_last_user_entry() or ""
+
+        return CheckpointsOfAgent(parent.checkpoints, plan.journal.session_id, find_place)
 
     def _choose_model(self, plan: ChildPlan, transcript: Transcript, bus: Bus) -> ModelChoice:
         known, parent = plan.type, plan.parent.models

@@ -19,7 +19,7 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 from itertools import takewhile
 
-from pigeon.system.process.run_program import ProgramResult, run_program
+from pigeon.system.process.run_program import ProgramResult, find_program, run_program
 from pigeon.system.process.start import ProcessOwner
 from pigeon.system.process.variables import ProgramEnvironment, persons_environment, plain_environment
 from pigeon.wire.errors import PigeonError
@@ -61,6 +61,15 @@ class GitError(PigeonError):
 
 class GitTookTooLong(GitError):
     """Git was stopped because it took too long or printed too much."""
+
+
+def is_git_installed(variables: Mapping[str, str]) -> bool:
+    """Whether there is a git that `Git` would run; for a thread."""
+    try:
+        find_program("git", "/", plain_environment(variables))
+    except OSError:
+        return False
+    return True
 
 
 class Git:
@@ -128,7 +137,7 @@ class Git:
         return await self._create_own(folder, work_tree, "sha1", {})
 
     async def _create_own(self, folder: str, work_tree: str, kind: str, also: Mapping[str, str]) -> OwnRepository:
-        settings = self._plain.with_added({**_FETCHING_NOTHING, **_OWN_CONFIGURATION})
+        settings = self.own_settings()
         created = ("init", "--quiet", "--bare", "--template=", f"--object-format={kind}", folder)
         await self._run(created, "/", settings)
         settings = settings.with_added(also)
@@ -141,6 +150,10 @@ class Git:
         chosen = [setting for setting in map(_to_option, users.split(b"\0")) if setting is not None]
         return OwnRepository(self, folder, work_tree, [word for one in chosen for word in ("-c", one)], settings)
 
+    def own_settings(self) -> ProgramEnvironment:
+        """The variables for a repository of Pigeon's own that knows no commit of another one."""
+        return self._plain.with_added({**_FETCHING_NOTHING, **_OWN_CONFIGURATION})
+
     async def run_in_own(
         self, arguments: Sequence[str], work_tree: str, environment: ProgramEnvironment, stdin: bytes | None
     ) -> bytes:
@@ -148,10 +161,10 @@ class Git:
         return await self._run(arguments, work_tree, environment, OWN_SECONDS, stdin)
 
     async def try_in_own(
-        self, arguments: Sequence[str], work_tree: str, environment: ProgramEnvironment
+        self, arguments: Sequence[str], work_tree: str, environment: ProgramEnvironment, stdin: bytes | None = None
     ) -> tuple[bytes, bool]:
         """The output of git for an `OwnRepository`, and whether it ended with 0 and not with 1."""
-        result = await self._start(arguments, work_tree, environment, OWN_SECONDS, None)
+        result = await self._start(arguments, work_tree, environment, OWN_SECONDS, stdin)
         if result.code not in (0, 1):
             raise GitError(f"git: {_extract_error(result.stderr)}")
         return result.stdout, not result.code
@@ -216,9 +229,9 @@ class OwnRepository:
         """The output of git; raises `GitError`."""
         return await self._git.run_in_own((*self._settings, *arguments), self._work_tree, self._environment, stdin)
 
-    async def try_run(self, *arguments: str) -> tuple[bytes, bool]:
+    async def try_run(self, *arguments: str, stdin: bytes | None = None) -> tuple[bytes, bool]:
         """The output of a command that ends with 0 or 1, and whether it was 0; raises `GitError` for any other code."""
-        return await self._git.try_in_own((*self._settings, *arguments), self._work_tree, self._environment)
+        return await self._git.try_in_own((*self._settings, *arguments), self._work_tree, self._environment, stdin)
 
     async def write_foreign_index(self, index: str, entries: bytes) -> None:
         """Replace entries in the index of the folder's own repository: `MODE OBJECT<tab>PATH`, each with a NUL.

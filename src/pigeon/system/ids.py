@@ -42,6 +42,10 @@ class Ids:
         """Sixteen hex digits, for requests to the host."""
         return self._random_bytes("request", 8).hex()
 
+    def checkpoint_id(self) -> str:
+        """Twelve hex digits for the state of files before a prompt."""
+        return self._random_bytes("checkpoint", 6).hex()
+
     def dialog_id(self) -> str:
         return str(uuid.UUID(bytes=self._random_bytes("dialog", 16), version=4))
 

@@ -15,6 +15,7 @@ from pigeon.wire.answers import Compacted, QueueItem, State
 from pigeon.wire.base import ABSENT, Absent, Json, Outgoing, Record
 from pigeon.wire.choices import Searched
 from pigeon.wire.commands.mcp import McpServerState
+from pigeon.wire.commands.undo import FileAndChange
 from pigeon.wire.content import ToolCall, UserBlock
 from pigeon.wire.dialogs import DialogRequest
 from pigeon.wire.entries import Entry
@@ -404,6 +405,14 @@ class SessionInfoChanged(Event, tag="session_info_changed", kw_only=True):
     name: str | Absent = ABSENT
 
 
+class FilesRestored(Event, tag="files_restored", kw_only=True):
+    """Files were brought back to what they were: by `undo` or `redo`, or with a move in the conversation. `checkpoint`
+    is the oldest one that it was about."""
+
+    checkpoint: str
+    files: list[FileAndChange]
+
+
 class ThinkingLevelChanged(Event, tag="thinking_level_changed", kw_only=True):
     """The thinking level has changed; it has both names that clients read."""
 
@@ -725,7 +734,7 @@ ALL: tuple[type[Record], ...] = (
     ToolExecutionStart, ToolExecutionUpdate, ToolExecutionEnd, QueueUpdate,
     CompactionStart, CompactionEnd, AutoCompactionStart, AutoCompactionEnd, AutoRetryStart, AutoRetryEnd,
     SummarizationRetryScheduled, SummarizationRetryAttemptStart, SummarizationRetryFinished,
-    SessionInfoChanged, ThinkingLevelChanged, EntryAppended, BashExecutionUpdate,
+    SessionInfoChanged, FilesRestored, ThinkingLevelChanged, EntryAppended, BashExecutionUpdate,
     TtsrTriggered, TodoReminder, TodoAutoClear, ExtensionError, TrustRequired, SelectionChanged,
     AgentChanged, JobChanged, SubagentLifecycle, SubagentProgress, SubagentEvent,
     McpServerChanged, AgentRestarted, Gap, ErrorEvent, Ready,

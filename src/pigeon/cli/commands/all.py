@@ -111,6 +111,7 @@ SESSIONS = CommandDeclaration(
         Action("undelete", ("[ID]",), "restore a session from the trash; without an ID, the one deleted last"),
         Action("trash", (), "list the deleted sessions"),
         Action("copy", ("[ID]",), "copy a session, or with --all every one, to another store (--to URL)"),
+        Action("checkpoints", ("[ID]",), "show how much disk the recorded files take that undo needs"),
     ),
     options=(
         ("--all -a", "", "include the sessions of all folders"),
@@ -119,6 +120,7 @@ SESSIONS = CommandDeclaration(
         STORE,
         ("--to", "URL", "with copy: the store that gets the copies"),
         ("--format", "FORMAT", "with export: html (the default), or atif for training and Harbor"),
+        ("--free", "", "with checkpoints: remove those of this ID; without one, those of sessions that are gone"),
         ("--leaf", "ENTRY", "with --format atif: export the branch that ends in this entry instead of the active one"),
         JSON,
     ),

@@ -44,7 +44,12 @@ def run_sessions(call: CommandCall) -> int:
     address = find_store_address(call.options.get("store"), call.environment)
     if call.action == "copy":
         return copy_sessions(call)
-    if address is not None and not address.startswith(FILES):
+    in_files = address is None or address.startswith(FILES)
+    if call.action == "checkpoints":
+        from pigeon.cli.commands.checkpoints import run_checkpoints
+
+        return run_checkpoints(call, _Sessions(call).repository if in_files else None)
+    if not in_files:
         return run_stored_sessions(call)
     sessions = _Sessions(call)
     actions: dict[str, Callable[[], int]] = {
@@ -75,10 +80,10 @@ class _Sessions:
         self._call = call
         self._environment = call.environment
         agent_dir = call.environment.agent_dir()
-        self._repository = _make_repository(
+        self.repository = _make_repository(
             call.environment, agent_dir, call.options.get("session_dir"), call.options.get("store")
         )
-        self._trash = SessionTrash(self._repository.store, call.environment.now)
+        self._trash = SessionTrash(self.repository.store, call.environment.now)
 
     def print_newest(self) -> int:
         rows = self._read_rows(parse_limit(self._call.options.get("limit")))
@@ -113,7 +118,7 @@ class _Sessions:
     def rename(self) -> int:
         name = clean_name(" ".join(self._call.words[1:]))
         path = self.find_file(self._call.words[0])
-        journal = self._repository.open(path, self._environment.cwd)
+        journal = self.repository.open(path, self._environment.cwd)
         try:
             if journal.is_read_only:
                 raise StartupError(
@@ -155,16 +160,16 @@ class _Sessions:
         return exit_codes.OK
 
     def _read_rows(self, most: int) -> list[SessionRow]:
-        return self._repository.store.list_sessions(self._list_searched_folders(), None, most)[0]
+        return self.repository.store.list_sessions(self._list_searched_folders(), None, most)[0]
 
     def _list_searched_folders(self) -> list[str]:
-        return self._repository.folders() if self._call.has_option("all") else [self._repository.folder]
+        return self.repository.folders() if self._call.has_option("all") else [self.repository.folder]
 
     def _known_ids(self) -> Iterator[str]:
         """The ids of all sessions that a reference may mean, from the names of their files."""
         for folder in self._list_searched_folders():
-            for path in self._repository.store.list_files(folder):
-                yield self._repository.store.id_in_name(path)
+            for path in self.repository.store.list_files(folder):
+                yield self.repository.store.id_in_name(path)
 
     def _print_rows(self, rows: list[SessionRow]) -> None:
         print_rows(self._call, rows, self._known_ids())
@@ -173,12 +178,12 @@ class _Sessions:
         """The file of a session: a path, an id or its beginning, of any folder."""
         if not reference.strip():
             raise UsageError("The ID of the session is empty. `pigeon sessions` lists the ids")
-        if self._repository.store.is_file_reference(reference):
+        if self.repository.store.is_file_reference(reference):
             path = self._environment.absolute_path(reference)
             if header_of(path) is None:
                 raise StartupError(f"There is no session in {path}")
             return path
-        found = self._repository.store.resolve(reference, self._repository.folder)
+        found = self.repository.store.resolve(reference, self.repository.folder)
         if found is None:
             raise StartupError(f"There is no session {reference}. `pigeon sessions --all` lists them")
         return found[0]

@@ -142,9 +142,10 @@ def check_command(command: Command, scope: Scope, paths: AllowedPaths, cwd: str)
 
     Relative paths begin in `cwd`, the folder of the conversation.
     """
-    if not has_needed_scope(scope, command.required_scope):
+    needed = command.find_needed_scope()
+    if not has_needed_scope(scope, needed):
         name = NAMES[type(command)]
-        raise Refusal(f"{name} needs the scope {command.required_scope}, and this token has the scope {scope}")
+        raise Refusal(f"{name} needs the scope {needed}, and this token has the scope {scope}")
     checks = (
         (command.session_paths, paths.resolve_session_path),
         (command.output_paths, paths.resolve_output_path),

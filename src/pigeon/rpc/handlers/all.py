@@ -17,6 +17,7 @@ from pigeon.rpc.handlers import (
     subagents,
     todos,
     trust,
+    undo,
 )
 from pigeon.rpc.router import registered_handlers
 
@@ -24,5 +25,5 @@ HANDLERS = registered_handlers()
 
 __all__ = [
     "HANDLERS", "agents", "connection", "export", "host_tools", "models", "modes", "permissions",
-    "prompting", "sessions", "shell", "state", "subagents", "todos", "trust",
+    "prompting", "sessions", "shell", "state", "subagents", "todos", "trust", "undo",
 ]  # fmt: skip

@@ -125,8 +125,10 @@ async def get_changes(cmd: GetChanges, s: Session) -> Changes:
     """The current state of the branch: changes of a running call are not known yet."""
     branch = [line.raw for line in s.journal.branch if line.type == "message"]
     path = None if isinstance(cmd.path, Absent) else cmd.path
+    places = {line.id for line in s.journal.branch if line.role == "user"}
+    recorded = await s.dependencies.checkpoints.list_changes(places)
     files = await asyncio.to_thread(
-        s.dependencies.pages.list_changes, branch, s.journal.cwd, path, cmd.format == "html"
+        s.dependencies.pages.list_changes, branch, s.journal.cwd, path, cmd.format == "html", recorded
     )
     if path is not None and not files:
         raise Refusal(f"No tool has changed {path} on this branch")

@@ -46,7 +46,21 @@ async def open_session(cmd: c.OpenSession, s: Session) -> answers.OpenedSession:
 @handles(c.Fork)
 async def fork(cmd: c.Fork, s: Session) -> answers.Forked:
     """Returns the text for editing, even if an extension refused."""
-    text, cancelled = await s.switching.fork(cmd.entry_id, "forking")
+    restored: list[tuple[str, c.RestoredFiles]] = []
+
+    async def restore_files() -> None:
+        restored.append(await s.history.file_undo.restore_files(cmd.entry_id))
+
+    if cmd.restore == "files":
+        text = s.switching.find_user_text(cmd.entry_id, "forking")
+        await s.engine.abort_and_settle()
+        await restore_files()
+        cancelled = False
+    else:
+        settled = restore_files if cmd.restore == "both" else None
+        text, cancelled = await s.switching.fork(cmd.entry_id, "forking", settled)
+    for one in restored:
+        s.history.file_undo.announce(*one)
     return answers.Forked(text=text, cancelled=cancelled)
 
 
@@ -127,7 +141,7 @@ async def delete_session(cmd: c.DeleteSession, s: Session) -> answers.SessionRow
 def navigate_tree(cmd: c.NavigateTree, s: Session) -> Awaitable[answers.Navigated]:
     """The active run is aborted first; an aborted summary changes nothing."""
     options = NavigationOptions(summarize=cmd.summarize is True, instructions=cmd.custom_instructions, label=cmd.label)
-    return _announce_navigation(s.history.navigate(cmd.entry_id, options), s)
+    return _announce_navigation(s.history.navigate(cmd.entry_id, options, cmd.restore), s)
 
 
 async def _announce_navigation(navigating: Awaitable[answers.Navigated], s: Session) -> answers.Navigated:

@@ -8,6 +8,7 @@ from pigeon.agent.inference import ModelRequest
 from pigeon.agent.interfaces import ModelProvider, Spoken, Tool, Watch
 from pigeon.session.dependencies import Dependencies
 from pigeon.session.history.entry_line import EntryLine
+from pigeon.session.policies.checkpointing import Checkpointing
 from pigeon.session.policies.finish_gate import FinishGate
 from pigeon.session.policies.job_notices import JobNotices
 from pigeon.session.policies.loop_guard import LoopGuard
@@ -34,6 +35,7 @@ class RunPolicies:
         bus.add_recorder(rules.on_event)
         self._now = now
         self._first: Sequence[RunPolicy] = (
+            Checkpointing(dependencies),
             rules,
             *([] if settings.plan_is_seen else [Reminders(dependencies.todos, transcript, bus.publish, now)]),
             JobNotices(dependencies.jobs),
@@ -124,6 +126,10 @@ class RunPolicies:
             *messages,
             *(CustomMessage(custom_type=NOTICE_TYPE, content=text, display=False, timestamp=now) for text in notices),
         ]
+
+    async def after_loop(self) -> None:
+        for policy in self._in_order:
+            await policy.after_loop()
 
     def try_continue_run(self) -> bool:
         """Returns False if no further answer may be requested; a policy has then ended the run."""

@@ -133,6 +133,9 @@ class RunPolicy:
         """Further notices for the model, collected from every policy when the run continues after a turn."""
         return ()
 
+    async def after_loop(self) -> None:
+        """Called when the loop has ended, whatever ended it, before anything follows in the same run."""
+
     def try_continue_run(self) -> bool:
         """Returns False if no further answer may be requested, however short; the policy has then ended the run."""
         return True

@@ -28,8 +28,10 @@ from pigeon.wire.commands.services import *
 from pigeon.wire.commands.services import SERVICES
 from pigeon.wire.commands.sessions import *
 from pigeon.wire.commands.sessions import SESSIONS
+from pigeon.wire.commands.undo import *
+from pigeon.wire.commands.undo import UNDO
 
-ALL: tuple[type[Command], ...] = (*CONVERSATION, *SESSIONS, *CHANGES, *HOST, *SERVICES, *MCP, *AGENTS)
+ALL: tuple[type[Command], ...] = (*CONVERSATION, *SESSIONS, *CHANGES, *UNDO, *HOST, *SERVICES, *MCP, *AGENTS)
 NAMES: dict[type[Command], str] = {command: str(command.__struct_config__.tag) for command in ALL}
 OLD_NAMES = {old: name for command, name in NAMES.items() for old in command.older_names}
 SILENT_NAMES = frozenset(name for command, name in NAMES.items() if command.silent)

@@ -43,3 +43,7 @@ class Command(Record, tag_field="type", kw_only=True):
     nullable: ClassVar[frozenset[str]] = frozenset()
 
     id: Json | Absent = ABSENT
+
+    def find_needed_scope(self) -> Scope:
+        """The scope that this command needs; more than `required_scope` if what it asks for does."""
+        return self.required_scope

@@ -11,8 +11,8 @@ DiffFormat = Literal["patch", "html"]
 
 
 class ChangedFile(Record, kw_only=True):
-    """A file that tools have changed, with the lines that were added and removed in all, and the last answer that has
-    changed it.
+    """A file that the agent has changed, with the lines that were added and removed in all, and the last answer that
+    has changed it.
 
     A path within the working directory is relative to it. `whole` says that the file was written as a whole and that
     the session does not know what stood there before, so that all of its lines count as added. There are several
@@ -34,10 +34,11 @@ class Changes(Record, kw_only=True):
 
 
 class GetChanges(Command, tag="get_changes", kw_only=True):
-    """The files that tools have changed on the active branch, each with all changes put together.
+    """The files that the agent has changed on the active branch, each with all changes put together.
 
-    With `path`, only this file, and with its diffs: as unified diffs, or as HTML. What commands have changed is not
-    among them.
+    With `path`, only this file, and with its diffs: as unified diffs, or as HTML. Where there are checkpoints
+    (`get_checkpoints`), changes of commands and of started agents are among them, and what was undone, or changed by
+    others, is not.
     """
 
     lane = "beside"

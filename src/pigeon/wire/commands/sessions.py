@@ -10,6 +10,7 @@ from pigeon.wire import answers
 from pigeon.wire.base import ABSENT, Absent, Json, Record
 from pigeon.wire.commands.base import Command
 
+RestoreChoice = Literal["conversation", "files", "both"]
 ListScope = Literal["project", "all"]
 PageLimit = Annotated[int, Meta(ge=1, le=500)]
 
@@ -50,11 +51,15 @@ class OpenSession(Command, tag="open_session", kw_only=True):
 
 
 class Fork(Command, tag="fork", kw_only=True):
-    """Branch off into a new session that ends before the given user message."""
+    """Branch off into a new session that ends before the given user message.
+
+    With `restore`, the files are brought back to what they were then as well ("both"), or they alone ("files").
+    """
 
     answer = answers.Forked
     required_scope = "talk"
     entry_id: str
+    restore: RestoreChoice = "conversation"
 
 
 class Branch(Command, tag="branch", kw_only=True):
@@ -112,7 +117,11 @@ class GetTree(Command, tag="get_tree", kw_only=True):
 
 
 class NavigateTree(Command, tag="navigate_tree", kw_only=True):
-    """Go to another entry of the session; with `summarize`, the branch that is left is summarized."""
+    """Go to another entry of the session; with `summarize`, the branch that is left is summarized.
+
+    With `restore`, the files are brought back to what they were there as well ("both"), or they alone ("files"). What
+    others have changed is left as it is.
+    """
 
     lane = "beside"
     answer = answers.Navigated
@@ -121,6 +130,7 @@ class NavigateTree(Command, tag="navigate_tree", kw_only=True):
     summarize: bool | Absent = ABSENT
     custom_instructions: str | Absent = ABSENT
     label: str | Absent = ABSENT
+    restore: RestoreChoice = "conversation"
 
 
 class ListSessions(Command, tag="list_sessions", kw_only=True):
