@@ -39,7 +39,7 @@ from pigeon.frontends.terminal.inputs import Input, Inputs
 from pigeon.frontends.terminal.live_parts import SHELL_NAME
 from pigeon.frontends.terminal.painting import SHELL_LINES
 from pigeon.frontends.terminal.transcript import ChatTranscript
-from pigeon.frontends.terminal.view import Choice, Question, TextQuestion
+from pigeon.frontends.terminal.view import Choice, ChoiceQuestion, Question, TextQuestion, find_by_key
 from pigeon.system.clock import duration_text
 
 LISTED = 20
@@ -236,7 +236,10 @@ class PlainView:
             self._print_line(f"{number}: {_describe_choice(one)}")
         if len(choices) > LISTED:
             self._print_line(f"And {len(choices) - LISTED} more. Type a part of a name to find it.")
-        self._print_line("Type a number and press Enter. An empty line means no.")
+        if any(one.key for one in choices):
+            self._print_line("Type y or n and press Enter. An empty line means the first answer.")
+        else:
+            self._print_line("Type a number and press Enter. An empty line means no.")
 
     async def _wait_for_answer(self, question: Question, answers: asyncio.Queue[str | None]) -> str | None:
         if isinstance(question, TextQuestion):
@@ -270,9 +273,14 @@ class PlainView:
 
     async def _wait_for_listed_choice(self, choices: list[Choice], answers: asyncio.Queue[str | None]) -> str | None:
         while True:
-            word = (await answers.get() or "").strip().lower()
+            given = await answers.get()
+            word = (given or "").strip().lower()
+            if given is not None and choices[0].key and not word:
+                return choices[0].value
             if not word:
                 return None
+            if (value := find_by_key(ChoiceQuestion("", choices), word)) is not None:
+                return value
             found = _matching_choices(choices, word)
             if len(found) == 1:
                 return found[0].value

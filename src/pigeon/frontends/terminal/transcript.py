@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pigeon.frontends.terminal.agent_rows import AgentRows, describe_plan_decision, describe_started_work
 from pigeon.frontends.terminal.blocks import AnswerText, Block, Notice, ToolCard, UserText
+from pigeon.frontends.terminal.content.restored_files import describe_restored
 from pigeon.frontends.terminal.live_parts import SHELL_NAME, RunningCards, StreamingThought
 from pigeon.frontends.terminal.streaming_text import StreamingText
 from pigeon.wire.base import value_or_default
@@ -318,6 +319,9 @@ class ChatTranscript:
     def _on_extension_error(self, event: events.ExtensionError) -> None:
         self._add_finished(Notice(f"{event.extension_path} ({event.event}): {event.error}", "error"))
 
+    def _on_files_restored(self, event: events.FilesRestored) -> None:
+        self._add_finished(Notice(describe_restored([one.path for one in event.files])))
+
     def _on_error(self, event: events.ErrorEvent) -> None:
         self._add_finished(Notice(event.error, "error"))
 
@@ -350,5 +354,6 @@ def _handlers_by_event() -> dict[type, Callable[[ChatTranscript, Any], None]]:
         events.CompactionStart: ChatTranscript._on_compaction_start,
         events.CompactionEnd: ChatTranscript._on_compaction_end,
         events.ExtensionError: ChatTranscript._on_extension_error,
+        events.FilesRestored: ChatTranscript._on_files_restored,
         events.ErrorEvent: ChatTranscript._on_error,
     }

@@ -12,11 +12,15 @@ from pigeon.frontends.terminal.blocks import Block
 
 
 class Choice(Struct, frozen=True):
-    """One answer to a question: its label and hint are shown, its value is returned."""
+    """One answer to a question: its label and hint are shown, its value is returned.
+
+    In a list that the person asked for, its `key` chooses it, too.
+    """
 
     value: str
     label: str
     hint: str = ""
+    key: str = ""
 
 
 class ChoiceQuestion(Struct, frozen=True):
@@ -34,6 +38,12 @@ class ChoiceQuestion(Struct, frozen=True):
     search: bool = False
     chosen: str = ""
     seconds: float | None = None
+
+
+def find_by_key(question: ChoiceQuestion | TextQuestion | None, key: str) -> str | None:
+    """The value of the choice with this key; None if there is none."""
+    choices = question.choices if isinstance(question, ChoiceQuestion) else ()
+    return next((one.value for one in choices if one.key and one.key == key), None)
 
 
 class TextQuestion(Struct, frozen=True):

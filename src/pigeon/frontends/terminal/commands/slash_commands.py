@@ -15,6 +15,7 @@ from pigeon.frontends.terminal.blocks import AnswerText, Notice, ToolCard
 from pigeon.frontends.terminal.clipboard import Clipboard
 from pigeon.frontends.terminal.commands.agent_commands import AgentCommands
 from pigeon.frontends.terminal.commands.session_commands import SessionCommands
+from pigeon.frontends.terminal.commands.undo_commands import UndoCommands
 from pigeon.frontends.terminal.content.tool_details import format_count
 from pigeon.frontends.terminal.footer import FooterFacts
 from pigeon.frontends.terminal.view import Choice, ChoiceQuestion, View
@@ -105,6 +106,7 @@ class SlashCommands:
             CommandRow("cost", "show tokens and cost", self._show_cost),
             CommandRow("permissions", "show and change what tools may do", self._choose_permissions),
             CommandRow("plan", "let the model plan first and change nothing, or no longer", self._toggle_plan_mode),
+            *_make_undo_rows(UndoCommands(conversation, view)),
             CommandRow("agents", "look at agents, send them messages, stop them", agents.choose_agent),
             CommandRow("jobs", "look at what runs in the background, and stop it", agents.choose_job),
             CommandRow("background", "let the running command go on in the background", agents.send_to_background),
@@ -316,3 +318,12 @@ def _rules_text(now: Permissions) -> str:
     ]
     lines += [f"allowed for this session: {one.tool_name} {one.subject}" for one in now.allowed]
     return "\n".join(lines) or "There are no rules."
+
+
+def _make_undo_rows(undo: UndoCommands) -> tuple[CommandRow, ...]:
+    about = "take back what the last prompt did to files; with force, whatever has become of them"
+    return (
+        CommandRow("undo", about, undo.undo, "[force]"),
+        CommandRow("redo", "take the last undo back", undo.redo),
+        CommandRow("changes", "show which files the agent has changed, and how", undo.show_changes, "[file]"),
+    )

@@ -22,7 +22,7 @@ from prompt_toolkit.layout.controls import FormattedTextControl
 from pigeon.frontends.cleaning import clean_text
 from pigeon.frontends.terminal.painting import Painter
 from pigeon.frontends.terminal.screen.input_line import InputLine
-from pigeon.frontends.terminal.view import Choice, ChoiceQuestion, Question, TextQuestion
+from pigeon.frontends.terminal.view import Choice, ChoiceQuestion, Question, TextQuestion, find_by_key
 
 if TYPE_CHECKING:
     from prompt_toolkit.application import Application
@@ -289,7 +289,9 @@ class QuestionPanel:
         @keys.add(Keys.Any)
         @keys.add(Keys.BracketedPaste)
         def _(event: KeyPressEvent) -> None:
-            if event.data.isprintable():
+            if not self._typed and (value := find_by_key(self._question, event.data)) is not None:
+                self.finish(value)
+            elif event.data.isprintable():
                 self._typed, self._at = self._typed + event.data, 0
 
         return keys
