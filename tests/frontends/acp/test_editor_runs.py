@@ -487,13 +487,31 @@ def test_the_plan_is_told_again_when_finished_tasks_are_cleared(scripted: Editor
     assert eventually(lambda: editor.updates(session, "plan")[-1]["entries"] == left), editor.updates(session, "plan")
 
 
+def test_undo_and_redo_are_commands_that_no_model_sees(scripted: EditorStarter, folders: AgentFolders) -> None:
+    call = {"toolCalls": [{"name": "write", "arguments": {"path": str(folders.work / "a.txt"), "content": "new"}}]}
+    editor = scripted(script={"replies": [call, "Done.", "Never said."]})
+    session = editor.new()
+    file = folders.work / "a.txt"
+    file.write_text("old")
+    editor.prompt(session, "/undo")
+    assert "nothing to undo" in editor.text_of_updates(session)
+    editor.prompt(session, "change it")
+    editor.prompt(session, "/undo")
+    assert file.read_text() == "old"
+    editor.prompt(session, "/redo")
+    assert file.read_text() == "new"
+    assert editor.text_of_updates(session).count("Restored: a.txt.") == 2
+    assert "Never said." not in editor.text_of_updates(session)
+
+
 def test_commands_are_told_and_a_prompt_may_begin_with_one(scripted: EditorStarter, folders: AgentFolders) -> None:
     (folders.agent / "prompts").mkdir()
     (folders.agent / "prompts" / "shout.md").write_text("---\ndescription: Say it loud\n---\nLOUD: $1")
     editor = scripted(script={"default": {"text": "${user}"}})
     session = editor.new()
     told = editor.wait_update(session, "available_commands_update")["availableCommands"]
-    assert [(one["name"], one["description"]) for one in told] == [("shout", "Say it loud")]
+    assert [one["name"] for one in told] == ["redo", "shout", "undo"]
+    assert ("shout", "Say it loud") in [(one["name"], one["description"]) for one in told]
     editor.prompt(session, "/shout hello")
     assert editor.text_of_updates(session) == "LOUD: hello"
 

@@ -21,6 +21,7 @@ from pigeon.frontends.acp.editions.edition import (
     SessionStart,
     Update,
 )
+from pigeon.frontends.acp.editions.tool_views import text_block
 from pigeon.frontends.acp.prompt_blocks import PromptGiven
 from pigeon.frontends.acp.prompt_turns import PromptTurn, PromptTurns
 from pigeon.frontends.acp.replay import replay
@@ -29,8 +30,11 @@ from pigeon.frontends.acp.rpc_peer import RpcPeer
 from pigeon.frontends.acp.run_progress import RunProgress
 from pigeon.frontends.acp.session_reports import SessionReports
 from pigeon.frontends.acp.translation import EventTranslator
+from pigeon.frontends.acp.undo_prompts import is_undo_prompt, run_undo_prompt
 from pigeon.sdk.conversation import Conversation
 from pigeon.sdk.errors import ConversationClosed
+from pigeon.system import clock
+from pigeon.system.ids import RANDOM_IDS
 from pigeon.tools.catalog import list_plan_tool_names
 from pigeon.wire.answers import Accepted
 from pigeon.wire.base import Json, value_or_default
@@ -170,20 +174,32 @@ class EditorSession:
         if turn.is_cancelled():
             turn.end(PromptEnd("cancelled"))
             return
+        if is_undo_prompt(given.text) and not given.images:
+            await self._run_undo(turn)
+            return
         try:
             accepted: Accepted = await self.conversation.send(prompt)
         except PigeonError as error:
             turn.end(PromptEnd("end_turn", await self._to_rpc_error(error)))
             return
         if accepted.disposition == "handled":
-            self._on_prompt_inserted(turn)
-            end = PromptEnd("end_turn")
-            if not self._progress.in_run:
-                self._progress.send_idle(PromptEnd("cancelled") if turn.is_cancelled() else end)
-            turn.end(end)
+            self._end_without_run(turn)
             return
         if self._turns.join_run(turn, value_or_default(accepted.run_id, "")) and turn.is_cancelled():
             self._start_abort()
+
+    async def _run_undo(self, turn: PromptTurn) -> None:
+        """Answer as the agent does: not every client shows notices."""
+        text = await run_undo_prompt(self.conversation, turn.given.text)
+        self._send_all(self._edition.chunk_updates("agent", RANDOM_IDS.session_id(clock.now_ms()), text_block(text)))
+        self._end_without_run(turn)
+
+    def _end_without_run(self, turn: PromptTurn) -> None:
+        self._on_prompt_inserted(turn)
+        end = PromptEnd("end_turn")
+        if not self._progress.in_run:
+            self._progress.send_idle(PromptEnd("cancelled") if turn.is_cancelled() else end)
+        turn.end(end)
 
     async def _to_rpc_error(self, error: PigeonError) -> RpcError:
         with suppress(PigeonError):

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from pigeon.frontends.acp.editions.edition import CommandView, ConfigOption, Edition, PlanTask, Update
 from pigeon.frontends.acp.options import SessionOptions
+from pigeon.frontends.acp.undo_prompts import COMMANDS
 from pigeon.sdk.conversation import Conversation
 from pigeon.system import clock
 from pigeon.wire.base import Absent, value_or_default
@@ -99,10 +100,12 @@ class SessionReports:
 
     async def _read_commands(self) -> list[CommandView]:
         found = (await self._conversation.get_commands()).commands
-        return [
+        known = [
             CommandView(one.name, value_or_default(one.description, "") or one.source, "arguments")
-            for one in sorted(found, key=lambda one: one.name)
+            for one in found
+            if one.name not in {own.name for own in COMMANDS}
         ]
+        return sorted([*known, *COMMANDS], key=lambda one: one.name)
 
 
 def _plan_tasks(phases: list[TodoPhase]) -> list[PlanTask]:
