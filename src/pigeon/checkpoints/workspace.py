@@ -128,6 +128,9 @@ class RecordedFolder:
 
     async def close(self) -> None:
         """End the first look if it is going on, and release the store."""
+        if self._opened is not None:
+            # A thread that is opening the store cannot be stopped.
+            await asyncio.wait({self._opened})
         if self._first_look is not None and not self._first_look.done():
             self._first_look.cancel()
             await asyncio.wait({self._first_look})
