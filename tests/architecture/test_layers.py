@@ -74,7 +74,7 @@ EDGES: dict[str, set[str]] = {
         *("providers.anthropic.api", "providers.demo.api", "providers.openai_chat.api"),
         *("app", "config.paths", "export.style", "frontends", "providers.http.certificates"),
         *("providers.local_models", "rpc", "session", "dialects", "secrets", "tools.catalog", "transport"),
-        *("trust.decision", "wire", "system", "workspaces.errors", "workspaces.url"),
+        *("store.addresses", "trust.decision", "wire", "system", "workspaces.errors", "workspaces.url"),
     },
     "frontends.batch": {
         *("app", "agent.inference", "agent.output_schema", "export.escaping", "export.style", "secrets.redactor"),
@@ -98,8 +98,8 @@ EDGES: dict[str, set[str]] = {
         *("agent.tool_facts", "tools.catalog", "transport", "wire", "system"),
     },
     "sdk": {
-        *("app", "rpc", "extensions.public.tool_def", "tools.images.header", "transport", "wire", "system"),
-        "workspaces.workspace",
+        *("app", "rpc", "extensions.public.tool_def", "store.protocol", "tools.images.header", "transport", "wire"),
+        *("system", "workspaces.workspace"),
     },
     "testing": {"providers.scripted", "store.checks", "wire", "workspaces"},
 }

@@ -34,6 +34,8 @@ ALLOWED: dict[str, str] = {
     "pigeon.session.history.repository": "the same, and whether the folder of a session of this machine exists",
     "pigeon.session.history.session_file": _SESSIONS,
     "pigeon.session.history.session_folders": _SESSIONS,
+    "pigeon.session.history.stored_repository": "whether the folder of a session of this machine exists",
+    "pigeon.session.history.text_search": _SESSIONS,
     "pigeon.session.history.trash": _SESSIONS,
     "pigeon.session.host.host_services": "the folders of an editor on this machine",
     "pigeon.resources.resources": _OWN,

@@ -18,6 +18,7 @@ WITH_VALUE = [
     "--session-id",
     "--session-dir", "--fork", "--name", "-n", "--system-prompt", "--cwd", "--workspace", "--record-cap",
     "--provider-session-id",
+    "--store", "--node", "--lease-seconds",
     "--socket", "--connect", "--output-schema", "--trace", "--record", "--sandbox",
     "--approval-mode", "--permissions", "--tools", "-t", "--exclude-tools", "-xt", "--resume", "-r", "--list-models",
 ]  # fmt: skip
@@ -27,6 +28,7 @@ SWITCHES = [
     "--no-skills", "-ns", "--no-prompt-templates", "-np", "--no-context-files", "-nc", "--approve", "-a",
     "--no-approve", "-na", "--drain", "--offline", "--print", "-p", "--verbose", "--no-themes", "--no-title",
     "--plain", "--no-rules", "--no-ui", "--attended", "--unattended", "--sandbox-network", "--plans", "--agents",
+    "--continue-runs",
     "--no-lsp", "--no-pty", "--no-mcp", "--help", "-h", "--version", "-v",
 ]  # fmt: skip
 LONG = {

@@ -473,6 +473,7 @@ def deleted(stage: Stage) -> Seen:
     session = agent.ask("get_state")["sessionId"]
     found = agent.ask("list_sessions", sessionId=session)["sessions"]
     part = agent.ask("list_sessions", sessionId=session[:-1])
+    searched = [agent.ask("list_sessions", search=words)["sessions"] for words in ("ON", "on absent")]
     in_use = agent.expect_error("delete_session", sessionPath=file)
     agent.ask("new_session")
     left = agent.ask("list_sessions", sessionId=session)["sessions"]
@@ -481,7 +482,7 @@ def deleted(stage: Stage) -> Seen:
     trash = list((agent.folders.agent / "trash").iterdir())
     none = [agent.expect_error("delete_session", sessionPath=str(path)) for path in (file, agent.folders.work)]
     return Seen(file=file, session=session, found=found, part=part, in_use=in_use, left=left, answer=answer,
-                after=after, trash=trash, none=none)  # fmt: skip
+                after=after, trash=trash, none=none, searched=searched)  # fmt: skip
 
 
 @proves("list_sessions.id")
@@ -489,6 +490,11 @@ def test_a_session_is_found_by_exactly_its_id_with_whether_it_is_written(deleted
     assert [(row["path"], row["inUse"]) for row in deleted.found] == [(deleted.file, True)]
     assert deleted.part == {"sessions": []}
     assert deleted.left[0]["inUse"] is False
+
+
+@proves("list_sessions.search")
+def test_a_session_is_found_by_the_beginnings_of_words_of_a_message(deleted: Seen) -> None:
+    assert [[row["id"] for row in rows] for rows in deleted.searched] == [[deleted.session], []]
 
 
 @proves("delete_session.trash")

@@ -34,7 +34,6 @@ from pigeon.session.compaction.summarizer import Summarizer
 from pigeon.session.context.transcript import Transcript
 from pigeon.session.dependencies import Dependencies, KeptAllowance
 from pigeon.session.history.journal import Journal
-from pigeon.session.history.trash import SessionTrash
 from pigeon.session.hooks import Hooks, NoHooks
 from pigeon.session.host.dialogs import Dialogs
 from pigeon.session.host.host_services import HostServices
@@ -206,7 +205,6 @@ class SessionSetup:
                 settings=settings or SessionSettings(),
                 bus=bus,
                 repository=self.repository,
-                trash=SessionTrash(self.repository.store, lambda: NOW),
                 trust=Untrusted(),
                 transcript=transcript,
                 dialogs=Dialogs(bus.post, RANDOM_IDS.dialog_id),

@@ -388,6 +388,13 @@ class Watch(Protocol):
         ...
 
 
+class UnfinishedAnswer(Struct, frozen=True):
+    """An answer of an earlier process, and the ids of its calls that have not begun yet."""
+
+    answer: AssistantMessage
+    open_calls: frozenset[str]
+
+
 class RunOwner(Protocol):
     """Decisions of the loop's owner, requested each time because they may change during a run.
 

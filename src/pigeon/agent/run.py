@@ -12,9 +12,20 @@ from msgspec import Struct
 
 from pigeon.agent.answer import AnswerStream, Fold
 from pigeon.agent.inference import Failure, report_failure
-from pigeon.agent.interfaces import Feed, Gate, ModelProvider, Publish, QueuedItem, RunOwner, Spoken, ToolMode
+from pigeon.agent.interfaces import (
+    Feed,
+    Gate,
+    ModelProvider,
+    Publish,
+    QueuedItem,
+    RunOwner,
+    Spoken,
+    ToolMode,
+    UnfinishedAnswer,
+)
 from pigeon.agent.scope import Scope
 from pigeon.agent.tool_calls import ToolBatch
+from pigeon.wire.content import ToolCall
 from pigeon.wire.events import AgentEnd, AgentStart, MessageEnd, MessageStart, TurnEnd, TurnStart
 from pigeon.wire.messages import AssistantMessage, Message, ToolResultMessage
 
@@ -82,24 +93,30 @@ class Run:
         self._added: list[Message] = []
         self._denied: bool | None = None
 
-    async def run(self, opening: Sequence[Spoken] = (), resumes: bool = False) -> RunResult:
+    async def run(
+        self, opening: Sequence[Spoken] = (), resumes: bool = False, unfinished: UnfinishedAnswer | None = None
+    ) -> RunResult:
         """Play turns until the agent stops; an error or an abort ends the run at once and leaves the queues untouched.
 
-        A run that resumes begins with a queued message instead of an opening.
+        A run that resumes begins with a queued message instead of an opening; one that an earlier process has begun may
+        have an `unfinished` answer.
         """
         try:
-            return await self._play_turns(opening, resumes)
+            return await self._play_turns(opening, resumes, unfinished)
         except Exception as error:
             return await self._end_after_crash(error)
 
-    async def _play_turns(self, opening: Sequence[Spoken], resumes: bool) -> RunResult:
+    async def _play_turns(
+        self, opening: Sequence[Spoken], resumes: bool, unfinished: UnfinishedAnswer | None
+    ) -> RunResult:
         await self._publish(AgentStart())
         await self._publish(TurnStart())
         await self._owner.announce_tools()
         await self._publish_messages(opening)
-        queued = self._reserve_queued_at_start(resumes)
+        queued = [] if unfinished is not None else self._reserve_queued_at_start(resumes)
         while True:
-            turn = await self._play_turn(queued)
+            turn = await (self._play_turn(queued) if unfinished is None else self._finish_turn(unfinished))
+            unfinished = None
             following = await self._prepare_next_turn(turn)
             if following is None:
                 return await self._end_run(turn)
@@ -146,6 +163,20 @@ class Run:
             scope.close()
         await self._publish(TurnEnd(message=answer, tool_results=results))
         return Turn(answer, stream.failure, bool(results) and not batch.should_end_run, stream.cut, results)
+
+    async def _finish_turn(self, unfinished: UnfinishedAnswer) -> Turn:
+        """The rest of a turn: the calls of the answer that have not begun."""
+        answer, scope = unfinished.answer, self._scope.make_child()
+        try:
+            batch = ToolBatch(
+                self._owner, self._feed, self._gate, self._publish, self._now, scope, self._tool_mode, unfinished
+            )
+            results = await self._run_tools(batch, answer) if unfinished.open_calls else []
+        finally:
+            scope.close()
+        await self._publish(TurnEnd(message=answer, tool_results=results))
+        has_calls = any(isinstance(block, ToolCall) for block in answer.content)
+        return Turn(answer, None, has_calls and not batch.should_end_run, False, results)
 
     async def _run_tools(self, batch: ToolBatch, answer: AssistantMessage) -> list[ToolResultMessage]:
         await self._owner.on_answer(answer)

@@ -5,7 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 
-from pigeon.agent.interfaces import Feed, Gate, PreparedCall, Publish, RunOwner, Subject, Tool, ToolMode
+from pigeon.agent.interfaces import (
+    Feed,
+    Gate,
+    PreparedCall,
+    Publish,
+    RunOwner,
+    Subject,
+    Tool,
+    ToolMode,
+    UnfinishedAnswer,
+)
 from pigeon.agent.scope import Scope
 from pigeon.agent.tool_facts import make_default_facts
 from pigeon.wire.base import ABSENT, Absent
@@ -96,7 +106,10 @@ class ToolBatch:
         now: Callable[[], int],
         scope: Scope,
         mode: ToolMode = "ordered",
+        unfinished: UnfinishedAnswer | None = None,
     ) -> None:
+        """Of an `unfinished` answer, only the calls that have not begun are run."""
+        self._unfinished = unfinished
         self._owner = owner
         self._feed = feed
         self._gate = gate
@@ -110,6 +123,8 @@ class ToolBatch:
     async def run(self, answer: AssistantMessage) -> list[ToolResultMessage]:
         """All results, in the order of the calls; calls whose arguments could not be read are refused."""
         calls = [block for block in answer.content if isinstance(block, ToolCall)]
+        if self._unfinished is not None:
+            calls = [call for call in calls if call.id in self._unfinished.open_calls]
         results: list[ToolResultMessage] = []
         tools = self._owner.tools()
         for group in group_calls(calls, tools, self._mode):

@@ -28,7 +28,7 @@ from pigeon.app.models import (
 )
 from pigeon.app.options import AgentOptions
 from pigeon.app.sandbox import make_sandbox
-from pigeon.app.sessions import find_workspace_of_session, make_repository, open_journal
+from pigeon.app.sessions import find_workspace_of_session, make_repository, open_first_journal
 from pigeon.app.workspaces import make_container, make_workspace
 from pigeon.checkpoints.on_demand import CheckpointsOnDemand
 from pigeon.config.layers import Layers
@@ -52,7 +52,6 @@ from pigeon.session.context.transcript import Transcript
 from pigeon.session.dependencies import Dependencies
 from pigeon.session.history.journal import Journal
 from pigeon.session.history.repository import SessionRepository
-from pigeon.session.history.trash import SessionTrash
 from pigeon.session.history.views import clean_name
 from pigeon.session.hooks import Hooks, NoHooks
 from pigeon.session.host.dialogs import Dialogs
@@ -197,6 +196,7 @@ class _Builder:
                 return self._assemble(decisions, repository, transcript, agents, resources)
             except BaseException:
                 transcript.journal.close()
+                await repository.close_store()
                 raise
         except BaseException:
             self._sandbox.close()
@@ -217,7 +217,7 @@ class _Builder:
         elif options.container_engine is not None:
             raise UsageError("A container engine needs a container: name an image")
         if chosen is None:
-            chosen = find_workspace_of_session(options, environment, self._make_repository(None))
+            chosen = await find_workspace_of_session(options, environment, self._make_repository(None))
         if chosen is None:
             return
         if isinstance(chosen, str):
@@ -246,7 +246,10 @@ class _Builder:
         decisions.apply(self._cwd, [self._layers])
         options, environment = self._options, self._environment
         repository = self._make_repository(self._workspace.url)
-        transcript = Transcript(open_journal(options, environment, repository, self._cwd))
+        if options.continue_runs:
+            repository.keep_open_calls()
+        journal = await open_first_journal(options, environment, repository, self._cwd)
+        transcript = Transcript(journal, options.continue_runs)
         cwd = transcript.journal.cwd
         if cwd != self._cwd:
             await decisions.decide(cwd)
@@ -437,7 +440,6 @@ class _Builder:
             settings=_make_session_settings(settings, options, environment, self._recordings),
             bus=self._bus,
             repository=repository,
-            trash=SessionTrash(repository.store, environment.now),
             trust=trust,
             transcript=transcript,
             dialogs=self._dialogs,
@@ -635,6 +637,7 @@ def _make_session_settings(
         block_images=settings.images.block_images,
         keep_unreadable_images=options.keep_unreadable_images,
         continues_after_failure=options.continues_after_failure,
+        continues_runs=options.continue_runs,
         unattended=options.unattended,
         several_clients=options.several_clients,
         plan_is_seen="plans" in options.offers,

@@ -55,8 +55,11 @@ class Lifecycle:
         session, runner = self._session, self._runner
         self._reports.start_posting(session.bus.post)
         session.announce_commands()
-        if runner is None:
-            return
+        if runner is not None:
+            await self._start_extensions(runner, shutdown)
+
+    async def _start_extensions(self, runner: Runner, shutdown: Callable[[], None]) -> None:
+        session = self._session
         from pigeon.extensions.adapters.session_port import make_session_port
 
         runner.bind(
@@ -81,5 +84,6 @@ class Lifecycle:
         """End the agent's processes and connections."""
         await self._workspace.close()
         await self._processes.kill_everything()
+        await self._session.dependencies.repository.close_store()
         self._sandbox.close()
         await self._gateway.aclose()

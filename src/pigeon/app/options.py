@@ -30,6 +30,9 @@ OF_ONE_SESSION = (
 )
 
 
+LEASE_SECONDS = 10.0
+
+
 class AgentOptions(Struct, frozen=True, kw_only=True):
     """The options of one agent. Nothing here is checked before `build`, which raises `StartupError`."""
 
@@ -52,7 +55,7 @@ class AgentOptions(Struct, frozen=True, kw_only=True):
     thinking: str | None = None
 
     # The conversation to begin with: at most one of the first five. An empty `resume` asks a person. `store` is an
-    # address, as of `--store`, or a store.
+    # address, as of `--store`, or a store; a conversation in one has a lease, of this `node` for so many seconds.
     session: str | None = None
     session_id: str | None = None
     resume: str | None = None
@@ -61,6 +64,8 @@ class AgentOptions(Struct, frozen=True, kw_only=True):
     no_session: bool = False
     session_dir: str | None = None
     store: str | SessionStore | None = None
+    node: str | None = None
+    lease_seconds: float | str = LEASE_SECONDS
     name: str | None = None
 
     # Tools by name or pattern, or changes (`+name`, `-name`); `None` leaves the choice to the session and the settings.
@@ -121,6 +126,9 @@ class AgentOptions(Struct, frozen=True, kw_only=True):
 
     # A file to record all exchanges with model servers in.
     record: str | None = None
+
+    # Whether a run that the death of a process has interrupted is continued when its session is opened.
+    continue_runs: bool = False
 
     # Whether a run is finished when the host goes away.
     drain: bool = False

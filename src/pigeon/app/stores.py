@@ -44,6 +44,13 @@ def complete_address(address: str | None, environment: Environment, agent_dir: s
     return address
 
 
+def name_process() -> str:
+    """How the leases of this process are called, unless it was given a name."""
+    import socket
+
+    return f"{socket.gethostname()}-{os.getpid()}"
+
+
 def make_store(address: str | None, environment: Environment, agent_dir: str) -> FileStore | PostgresStore:
     """The store at an address of `find_store_address`; nothing is opened yet."""
     from pigeon.session.history.file_store import FileStore

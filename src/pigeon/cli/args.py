@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import cache, partial
 from typing import Any, NoReturn, get_args
 
-from pigeon.app.options import AgentOptions
+from pigeon.app.options import LEASE_SECONDS, AgentOptions
 from pigeon.config.tool_selection import parse_option_selection
 from pigeon.frontends.call import CommandLine, Row
 from pigeon.wire.choices import APPROVAL_MODES, TOOL_OFFERS, DialectName, SandboxMode, to_alternatives
@@ -59,6 +59,14 @@ GROUPS: dict[str, list[Row]] = {
         ("--session-id", "ID", "open or create the session with this id"),
         ("--fork", "PATH|ID", "start from a copy of a session"),
         ("--session-dir", "DIR", "keep sessions in this folder"),
+        ("--store", "URL", "keep conversations in a store: postgresql://..., file:DIR or pgserver:"),
+        ("--node", "NAME", "with --store, the name of this process as owner of conversations"),
+        (
+            "--lease-seconds",
+            "N",
+            "with --store, how long a process that has died still owns its conversations (10)",
+        ),
+        ("--continue-runs", "", "go on with a run that was interrupted by the death of its process"),
         ("--name -n", "NAME", "display name of the session"),
         ("--no-session", "", "keep nothing on disk"),
     ],
@@ -316,7 +324,11 @@ def _to_agent_options(found: argparse.Namespace, flags: dict[str, bool | str]) -
         fork=found.fork,
         no_session=found.no_session,
         session_dir=found.session_dir,
+        store=found.store,
+        node=found.node,
+        lease_seconds=LEASE_SECONDS if found.lease_seconds is None else found.lease_seconds,
         name=found.name,
+        continue_runs=found.continue_runs,
         tools=None if found.tools is None else _split_list(found.tools),
         exclude_tools=_split_list(found.exclude_tools or ""),
         no_tools=found.no_tools,

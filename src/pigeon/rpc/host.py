@@ -22,12 +22,14 @@ from pigeon.transport.reader import DEFAULT_CAP, Frame, Framing, Reader
 from pigeon.transport.writer import LineSink, Writer
 from pigeon.wire import codec
 from pigeon.wire.base import Json
-from pigeon.wire.commands import Command
+from pigeon.wire.commands import Command, Subject
 from pigeon.wire.events import Outbound
 
 STOP_SECONDS = 0.6
 FLUSH_SECONDS = 2.0
 LONG_ANSWER_SECONDS = 5.0
+# A host that says nothing for so long has nothing to say before an interrupted run goes on.
+LISTENING_SECONDS = 1.0
 FLUSH_AFTER_SIGNAL = 0.2
 
 
@@ -127,7 +129,8 @@ class Host:
         self._outbox = Outbox(
             channel.answers, self._connection, channel.events, merges=not session.dependencies.settings.reproducible
         )
-        self._commands = CommandRunner({"session": session, "connection": self._connection}, self.handlers)
+        subjects: Mapping[Subject, object] = {"session": session, "connection": self._connection}
+        self._commands = CommandRunner(subjects, self.handlers, session.bus.call_when_saved)
         self._server = Server(self._commands, self._outbox, lambda: self._connection.dialect)
         self._ending: asyncio.Future[None] | None = None
         self._warm = warm
@@ -178,8 +181,10 @@ class Host:
         self._channel.start(self._server.handle_frames, self._on_input_end)
         warming = asyncio.ensure_future(self._warm_up())
         await started(self._end_when_quiet)
+        continuing = asyncio.ensure_future(self._continue_interrupted_run())
         code = await self._shutdown.wait_for_request()
         warming.cancel()
+        continuing.cancel()
         if code == exit_codes.OK:
             code = await self._shutdown.wait_for_work(asyncio.ensure_future(self._wait_for_long_answers()))
         if code == exit_codes.OK and self._drains():
@@ -221,6 +226,12 @@ class Host:
         """Deferred until the first commands were answered, because a host waits for those."""
         await self._server.wait_for_first_input()
         await self._warm()
+
+    async def _continue_interrupted_run(self) -> None:
+        """After the first input, which may choose the form of events; a host may also only listen."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._server.wait_for_first_input(), LISTENING_SECONDS)
+        self._session.engine.continue_interrupted_run()
 
     def _on_end_requested(self, code: int) -> None:
         """Stopping the work also suppresses its end events, since a host could answer them into a closing pipe; so

@@ -8,7 +8,7 @@ forward what it gets.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
@@ -20,7 +20,7 @@ from pigeon.rpc.outbox import LongAnswer
 from pigeon.rpc.session_connection import SessionConnection
 from pigeon.session.session import Session
 from pigeon.wire import codec
-from pigeon.wire.commands import Command
+from pigeon.wire.commands import Command, Subject
 from pigeon.wire.errors import PigeonError, Refusal, text_for_host
 from pigeon.wire.events import Outbound
 
@@ -42,7 +42,8 @@ class InProcessHost:
     ) -> None:
         self._hear = hear
         self._connection = SessionConnection(session, SPOKEN(version), mask, fixed_dialect=OTHER_DIALECT)
-        self._commands = CommandRunner({"session": session, "connection": self._connection}, HANDLERS)
+        subjects: Mapping[Subject, object] = {"session": session, "connection": self._connection}
+        self._commands = CommandRunner(subjects, HANDLERS, session.bus.call_when_saved)
         session.bus.add_announcer(self._on_event)
 
     def submit(self, command: Command, finish: Callable[[Any, BaseException | None], None]) -> None:

@@ -133,10 +133,21 @@ def _return_unchanged(result: Any) -> Any:
     return result
 
 
+def _call_at_once(callback: Callable[[], None]) -> None:
+    callback()
+
+
 class CommandRunner:
     """Runs commands: each by its handler, in its lane, with exactly one end."""
 
-    def __init__(self, subjects: Mapping[Subject, object], handlers: Mapping[type[Command], CommandHandler]) -> None:
+    def __init__(
+        self,
+        subjects: Mapping[Subject, object],
+        handlers: Mapping[type[Command], CommandHandler],
+        when_saved: Callable[[Callable[[], None]], None] = _call_at_once,
+    ) -> None:
+        """`when_saved` calls a function once what the command has recorded is safe: no answer comes before that."""
+        self._when_saved = when_saved
         self._subjects = subjects
         self._handlers = handlers
         self._lanes = Lanes()
@@ -151,7 +162,11 @@ class CommandRunner:
             finish(None, Refusal(TOO_MANY))
             return
         handler, subject = self._handlers[type(command)], self._subjects[command.about]
-        self._lanes.submit(CommandJob(command, lambda: taken(handler(command, subject)), finish))
+
+        def finish_when_saved(data: Any, error: BaseException | None) -> None:
+            self._when_saved(lambda: finish(data, error))
+
+        self._lanes.submit(CommandJob(command, lambda: taken(handler(command, subject)), finish_when_saved))
 
     async def run_command(self, command: Command) -> None:
         """Run a command without an answer; raises its refusal."""

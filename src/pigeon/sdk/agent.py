@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from pigeon.app.build import BuiltAgent
     from pigeon.rpc.in_process import InProcessHost
+    from pigeon.store.protocol import SessionStore
     from pigeon.system.environment import Environment
     from pigeon.wire.agents import AgentType
     from pigeon.wire.choices import ApprovalMode, SandboxMode
@@ -39,6 +40,10 @@ class AgentChoices(TypedDict, total=False):
         fork: a session whose copy to start with, by path or id
         no_session: whether to keep nothing on disk
         session_dir: the folder in which sessions are kept
+        store: where conversations are kept: an address, as of `--store`, or a `SessionStore`
+        node: with a store, the name of this process as the owner of conversations
+        lease_seconds: with a store, how long a conversation stays owned by a process that has died
+        continue_runs: whether a run goes on that the death of its process has interrupted
         name: the display name of the session
         builtin_tools: Pigeon's tools that the model gets, by name or pattern, or changes such as `+ls` and `-bash`
         exclude_tools: tools that the model does not get, by name or pattern
@@ -72,6 +77,10 @@ class AgentChoices(TypedDict, total=False):
     fork: str
     no_session: bool
     session_dir: str
+    store: str | SessionStore
+    node: str
+    lease_seconds: float
+    continue_runs: bool
     name: str
     builtin_tools: Sequence[str]
     exclude_tools: Sequence[str]
@@ -202,6 +211,7 @@ class Agent(Conversation):
             await built.lifecycle.on_host_ready(self._on_end_requested)
             if tools := self._host_calls.definitions():
                 await self._call(SetHostTools(tools=tools))
+            built.session.engine.continue_interrupted_run()
         except BaseException:
             await self.close()
             raise

@@ -211,9 +211,11 @@ class CommandMethods(ABC):
         limit: int = 50,
         session_id: str | None = None,
         agents: bool = False,
+        search: str | None = None,
     ) -> Sessions:
         """Sessions on disk, newest first, a page at a time; with `sessionId`, the one with exactly this id, if
-        there is one. Those of started agents are left out unless `agents` is true.
+        there is one, and with `search`, those with a message that has all these words (there is no further page
+        then in a store). Those of started agents are left out unless `agents` is true.
         """
     async def delete_session(self, session_path: str) -> SessionRow:
         """Move a session to the trash; `pigeon sessions undelete` restores it. One that a process is writing, such
@@ -569,9 +571,11 @@ class SyncCommandMethods(ABC):
         limit: int = 50,
         session_id: str | None = None,
         agents: bool = False,
+        search: str | None = None,
     ) -> Sessions:
         """Sessions on disk, newest first, a page at a time; with `sessionId`, the one with exactly this id, if
-        there is one. Those of started agents are left out unless `agents` is true.
+        there is one, and with `search`, those with a message that has all these words (there is no further page
+        then in a store). Those of started agents are left out unless `agents` is true.
         """
     def delete_session(self, session_path: str) -> SessionRow:
         """Move a session to the trash; `pigeon sessions undelete` restores it. One that a process is writing, such

@@ -72,6 +72,7 @@ class Activity:
         self._scope: Scope | None = None
         self._life_id = life_id or RANDOM_IDS.request_id()
         self._runs = 0
+        self._continued_id: str | None = None
         self._ended: asyncio.Future[None] | None = None
         self._claim: CompactionClaim | None = None
         self._next_run: NextRun | None = None
@@ -91,7 +92,7 @@ class Activity:
     @property
     def run_id(self) -> str:
         """The id of the run that is active, else of the last one; it lasts from the prompt to `agent_settled`."""
-        return f"{self._life_id}-{self._runs}"
+        return self._continued_id or f"{self._life_id}-{self._runs}"
 
     @property
     def scope(self) -> Scope | None:
@@ -102,17 +103,21 @@ class Activity:
     def is_compacting(self) -> bool:
         return self._state == "compacting"
 
-    def begin_run(self) -> Scope:
-        """Reserve the run at once; raises `SessionBusy`, or another `Refusal` with the obstacle."""
+    def begin_run(self, continued_id: str | None = None) -> Scope:
+        """Reserve the run at once, a new one or, with its id, one of an earlier process; raises `SessionBusy`, or
+        another `Refusal` with the obstacle."""
         if self._owner == "compaction" or self._claim is not None:
             raise Refusal(COMPACTING_TEXT)
         if self._owner is not None:
             raise SessionBusy
-        return self._begin_run(Scope())
+        scope = self._begin_run(Scope())
+        self._continued_id = continued_id
+        return scope
 
     def _begin_run(self, scope: Scope) -> Scope:
         self._begin_activity("run", "running", scope)
         self._runs += 1
+        self._continued_id = None
         self._allows_next_run = False
         return scope
 

@@ -18,7 +18,6 @@ from pigeon.session.context.reading_ahead import Preparation
 from pigeon.session.context.system_prompt import PromptComposer
 from pigeon.session.context.transcript import Transcript
 from pigeon.session.history.repository import SessionRepository
-from pigeon.session.history.trash import SessionTrash
 from pigeon.session.hooks import Hooks
 from pigeon.session.host.dialogs import Dialogs
 from pigeon.session.host.host_services import HostServices
@@ -267,7 +266,6 @@ class Dependencies(Struct, frozen=True, kw_only=True):
     settings: SessionSettings
     bus: Bus
     repository: SessionRepository
-    trash: SessionTrash
     trust: FolderTrust
     transcript: Transcript
     dialogs: Dialogs

@@ -14,12 +14,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from pigeon.agent.inference import Failure
-from pigeon.agent.interfaces import Spoken
+from pigeon.agent.interfaces import Spoken, UnfinishedAnswer
 from pigeon.agent.scope import RunningCalls, Scope
 from pigeon.session.activity import Activity
 from pigeon.session.compaction.compaction import Compaction
 from pigeon.session.context.system_prompt import SystemPrompt
+from pigeon.session.continuation import InterruptedRun, find_interrupted_run
 from pigeon.session.dependencies import Dependencies
+from pigeon.session.history.journal import Journal
 from pigeon.session.hooks import wait_for_run_result
 from pigeon.session.policies.all import RunPolicies
 from pigeon.session.policies.policy import RunEnd, RunPolicy, RunStart
@@ -28,13 +30,18 @@ from pigeon.session.queue import MessageQueue, OpenPrompt
 from pigeon.session.retry import Retry
 from pigeon.session.run_owner import SessionRunOwner
 from pigeon.session.settlement import Settlement, make_prompt_error
+from pigeon.wire import codec
+from pigeon.wire.entries import RUN_ENTRY, CustomEntry
 from pigeon.wire.errors import Refusal
-from pigeon.wire.events import AgentEnd, AgentStart, Outbound
+from pigeon.wire.events import AgentEnd, AgentRestarted, AgentSettled, AgentStart, Outbound
 from pigeon.wire.messages import CustomMessage
 from pigeon.wire.steering import Limits
 
 if TYPE_CHECKING:
     from pigeon.agent.run import RunResult
+
+
+DIED = "The process of the agent has ended during the run"
 
 
 class Engine:
@@ -63,7 +70,7 @@ class Engine:
         self._has_recovered = False
         self._was_denied = False
         self._continues_after_failure = settings.continues_after_failure
-        self._syncing: asyncio.Future[None] | None = None
+        self._looked_at: Journal | None = None
 
     # Called by commands
 
@@ -74,6 +81,7 @@ class Engine:
         system_prompt: str | None = None,
         policies: Sequence[RunPolicy] = (),
         limits: Limits | None = None,
+        unfinished: UnfinishedAnswer | None = None,
     ) -> None:
         """Begin a run in the background; it was reserved with this scope. The system prompt, the further policies and
         the limits are for this run only.
@@ -86,15 +94,58 @@ class Engine:
         except Refusal:
             self.activity.end()
             raise
+        self._end_interrupted_run()
+        self._note_run("active", opening)
         self._owner.begin_run(scope, system_prompt)
         self.policies.begin_run(
             RunStart(scope, limits, self._dependencies.output_formats, self._dependencies.now), policies
         )
         loop = asyncio.get_running_loop()
-        self._settlement.add_run(loop.create_task(self._run_and_settle(opening, scope), name="pigeon-run"))
+        self._settlement.add_run(loop.create_task(self._run_and_settle(opening, scope, unfinished), name="pigeon-run"))
         # Behind the run's first step, which sends the request.
         for callback in self._dependencies.run_callbacks:
             loop.call_soon(callback)
+
+    def continue_interrupted_run(self) -> None:
+        """Continue the run that the death of a process has left, if there is one; called once there is a host."""
+        journal, left = self._dependencies.transcript.journal, self._find_interrupted_run()
+        if left is None:
+            return
+        self._looked_at = journal
+        scope = self.activity.begin_run(left.run_id)
+        self._dependencies.bus.post(AgentRestarted(run_id=left.run_id, reason=DIED, continued=True))
+        self.start_run(left.opening, scope, unfinished=left.answer)
+
+    def _find_interrupted_run(self) -> InterruptedRun | None:
+        """What the death of a process has left, if it may be continued now; asked once for each conversation."""
+        journal = self._dependencies.transcript.journal
+        if not self._dependencies.settings.continues_runs or journal.is_read_only or self._looked_at is journal:
+            return None
+        left = find_interrupted_run(journal, self._dependencies.now())
+        if left is None:
+            journal.close_open_calls()
+            self._looked_at = journal
+        return left
+
+    def _end_interrupted_run(self) -> None:
+        """Another run begins first: the one that was left ends without being continued."""
+        left = self._find_interrupted_run()
+        if left is not None:
+            journal = self._looked_at = self._dependencies.transcript.journal
+            journal.close_open_calls()
+            self._dependencies.bus.post(
+                AgentSettled(run_id=left.run_id, aborted=False, reason="error", error_message=DIED)
+            )
+
+    def _note_run(self, state: str, opening: Sequence[Spoken] = ()) -> None:
+        """Note in a store that a run begins, with its first messages, or ends: an accepted prompt is not lost."""
+        journal = self._dependencies.transcript.journal
+        if journal.rows is not None or self._dependencies.settings.continues_runs:
+            journal.save_all()
+            data: dict[str, object] = {"runId": self.activity.run_id, "state": state}
+            if opening:
+                data["opening"] = [codec.to_plain(message) for message in opening]
+            journal.append(CustomEntry, custom_type=RUN_ENTRY, data=data)
 
     def expect_run(self) -> None:
         """A prompt was accepted whose run begins when the current one has ended."""
@@ -173,24 +224,31 @@ class Engine:
 
     # A run, and what follows it
 
-    async def _run_and_settle(self, opening: Sequence[Spoken], scope: Scope) -> None:
+    async def _run_and_settle(
+        self, opening: Sequence[Spoken], scope: Scope, unfinished: UnfinishedAnswer | None
+    ) -> None:
         result: RunResult | None = None
         try:
-            result = await self._run_until_done(opening, scope)
+            result = await self._run_until_done(opening, scope, unfinished)
         finally:
             prompts, run_id = self._queue.pop_run_prompts(), self.activity.run_id
             end = self.policies.end_run(scope.cancelled)
+            with suppress(Refusal):
+                self._note_run("ended")
             try:
                 self.activity.end()
             finally:
                 self._sync_journal()
                 await self._settlement.announce_end(result, end, scope.cancelled, self._was_denied, prompts, run_id)
 
-    async def _run_until_done(self, opening: Sequence[Spoken], scope: Scope) -> RunResult:
+    async def _run_until_done(
+        self, opening: Sequence[Spoken], scope: Scope, unfinished: UnfinishedAnswer | None
+    ) -> RunResult:
         """The run, and further ones for queued messages and continuations of extensions, until nothing is left."""
         self._has_recovered = self._was_denied = False
-        await self._compact_if_full(scope)
-        result = await self._run_with_retries(scope, opening)
+        if unfinished is None:
+            await self._compact_if_full(scope)
+        result = await self._run_with_retries(scope, opening, unfinished=unfinished)
         while not scope.cancelled and not self.policies.has_ended_run:
             if self._can_continue_after(result) and self._queue.has_deliverable:
                 if not self.policies.try_continue_run():
@@ -209,9 +267,15 @@ class Engine:
         """Whether queued messages follow this run; those of a failed one may have to wait for the next prompt."""
         return not result.has_failed or (self._continues_after_failure and result.answer.stop_reason == "error")
 
-    async def _run_with_retries(self, scope: Scope, opening: Sequence[Spoken], resumes: bool = False) -> RunResult:
+    async def _run_with_retries(
+        self,
+        scope: Scope,
+        opening: Sequence[Spoken],
+        resumes: bool = False,
+        unfinished: UnfinishedAnswer | None = None,
+    ) -> RunResult:
         """One run, retried as far as its failures allow; afterwards there is room for the next one."""
-        result = await self._run_once(scope, opening, resumes)
+        result = await self._run_once(scope, opening, resumes, unfinished)
         while result.has_failed and not scope.cancelled and await self._try_prepare_rerun(result, scope):
             result = await self._run_once(scope, (), resumes=False)
         if not result.has_failed:
@@ -221,14 +285,16 @@ class Engine:
             await self.retry.on_give_up(result.failure.message)
         return result
 
-    async def _run_once(self, scope: Scope, opening: Sequence[Spoken], resumes: bool) -> RunResult:
+    async def _run_once(
+        self, scope: Scope, opening: Sequence[Spoken], resumes: bool, unfinished: UnfinishedAnswer | None = None
+    ) -> RunResult:
         from pigeon.agent.run import Run
 
         given = self._dependencies
         provider, gate = self.policies.wrap_provider(given.provider), self.policies.wrap_gate(given.gate)
         mode, publish = given.settings.tool_mode, self._publish_run_event
         run = Run(provider, self._owner, self._queue, publish, scope, given.now, gate, mode)
-        result = await run.run(opening, resumes=resumes)
+        result = await run.run(opening, resumes, unfinished)
         await self.policies.after_loop()
         if result.denied is not None:
             self._was_denied = result.denied
@@ -279,4 +345,4 @@ class Engine:
     def _sync_journal(self) -> None:
         """Sync the session file in a thread; without an event loop the next run does it."""
         with suppress(RuntimeError):
-            self._syncing = asyncio.get_running_loop().run_in_executor(None, self._dependencies.transcript.journal.sync)
+            asyncio.get_running_loop().run_in_executor(None, self._dependencies.transcript.journal.sync)

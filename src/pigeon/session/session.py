@@ -73,9 +73,14 @@ class Session:
             self._stop_everything,
             dependencies.trust.resolve_trust,
             self._enter_journal,
-            self.announce_commands,
+            self._on_entered,
         )
+        self._follow_rows()
         self._apply_journal(restore=bool(self.journal.lines))
+
+    def _on_entered(self) -> None:
+        self.announce_commands()
+        self.engine.continue_interrupted_run()
 
     def announce_commands(self) -> None:
         self.bus.post(CommandsChanged())
@@ -165,9 +170,24 @@ class Session:
             self.dependencies.trust.switch_folder(journal.cwd)
             self.shell.set_workplace(self.dependencies.move_to(journal.cwd))
         self.transcript.switch_journal(journal)
+        self._follow_rows()
         self.dependencies.agents.leave_conversation()
         self.engine.limits.enter_conversation(journal.session_id)
         self._apply_journal(restore=reason == "resume")
+
+    def _follow_rows(self) -> None:
+        """Announce only what the store has confirmed, if one keeps the conversation."""
+        rows = self.transcript.journal.rows
+        if rows is None:
+            self.bus.hold_until_saved(None)
+            return
+        self.bus.hold_until_saved(lambda: rows.is_pending)
+        rows.set_listeners(self.bus.release_held, self._stop_lost_conversation)
+
+    def _stop_lost_conversation(self, problem: str) -> None:
+        """Another process owns the conversation: nothing of it may go on here."""
+        self.bus.drop_held(problem)
+        self.engine.abort()
 
     def _apply_journal(self, restore: bool) -> None:
         begins = not self.journal.lines

@@ -95,6 +95,7 @@ class SessionSettings(Struct, frozen=True, kw_only=True):
     block_images: bool = False
     keep_unreadable_images: bool = True
     continues_after_failure: bool = False
+    continues_runs: bool = False
     unattended: bool = False
     several_clients: bool = False
     plan_is_seen: bool = False

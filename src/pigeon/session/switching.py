@@ -66,8 +66,8 @@ class Switching:
         if self._repository.is_file_of(path, self._transcript.journal):
             await self._settle()
         # A long file takes seconds to read; everything else continues meanwhile.
-        ahead = await asyncio.to_thread(self._repository.preload_session, path)
         current = self._transcript.journal
+        ahead = await self._repository.prepare_session(path, current)
         journal = self._repository.open(path, current.cwd, current, ahead)
         await self._settle()
         await self._switch_journal_with_hooks(journal, "resume")
@@ -127,6 +127,7 @@ class Switching:
         if journal.cwd != self._transcript.journal.cwd:
             await self._trust(journal.cwd)
         await wait_for_result(self._hooks.on_session_ending(reason, journal.file))
+        await self._transcript.journal.wait_until_saved()
         self._enter(journal, reason)
         await wait_for_result(self._hooks.on_session_started(reason, previous))
         self._entered()
@@ -139,7 +140,7 @@ class Switching:
 
         def copy_journal() -> Journal:
             lines = copy_branch_entries(journal.path_to(leaf), list(journal.lines))
-            return self._repository.copy(lines, journal.cwd, journal.file or ABSENT, report=report)
+            return self._repository.copy(lines, journal.cwd, journal.reference or ABSENT, report=report)
 
         await self._switch_journal_with_hooks(await asyncio.to_thread(copy_journal), "fork")
 

@@ -10,6 +10,10 @@ from pigeon.wire.model import Usage
 SESSION_VERSION = 3
 # The type of the custom entry with the token ids of an answer, for trajectories.
 TOKENS_ENTRY = "pigeon.tokens"
+# What a conversation in a store notes of its runs, each with its id and a state, and of the calls that have begun: so
+# that after the death of a process it is known what was under way.
+RUN_ENTRY = "pigeon.run"
+CALL_ENTRY = "pigeon.call"
 
 
 class SessionHeader(Record, tag_field="type", tag="session", kw_only=True):

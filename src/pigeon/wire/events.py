@@ -556,14 +556,17 @@ class PermissionResolved(Event, tag="permission_resolved", kw_only=True):
 
 
 class AgentRestarted(Event, tag="agent_restarted", kw_only=True):
-    """The agent's process has died, and another one continues the session; only from `pigeon serve`.
+    """The agent's process has died, and another one continues the session; only from `pigeon serve`, and for a run that
+    is `continued` (`--continue-runs`).
 
-    What was under way has ended: a run with its `agent_settled`, questions with their cancellation.
+    Unless it is, what was under way has ended: a run with its `agent_settled`, questions with their cancellation. A
+    continued run goes on after this event, under the same id, and has its end later.
     """
 
     dialects = ("pi-latest",)
 
     reason: str
+    continued: bool | Absent = ABSENT
 
 
 class GapSnapshot(Record, kw_only=True):

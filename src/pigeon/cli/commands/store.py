@@ -9,11 +9,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pigeon.app.stores import find_store_address, make_store
 from pigeon.frontends.call import CommandCall
 from pigeon.frontends.printing import print_line
+from pigeon.session.history.entry_line import line_from_bytes
 from pigeon.session.history.file_store import FileStore
 from pigeon.store.postgres import PostgresStore
 from pigeon.store.protocol import StoredSession
 from pigeon.transport import exit_codes
 from pigeon.wire import codec
+from pigeon.wire.entries import RUN_ENTRY, CustomEntry
 from pigeon.wire.errors import BadRecord, Refusal, StartupError, UsageError
 
 AnyStore = FileStore | PostgresStore
@@ -100,9 +102,13 @@ async def _dump(store: AnyStore, call: CommandCall) -> int:
     async for row in _sessions_of(store, wanted):
         about = {"kind": "session", "sessionId": row.session_id, "cwd": row.cwd, "name": row.name, "user": None}
         _print_record(about)
+        runs: dict[str, str] = {}
         async for position, epoch, node, line in _rows_of(store, row.session_id):
+            _note_run(runs, line)
             head = {"kind": "entry", "sessionId": row.session_id, "position": position, "epoch": epoch, "node": node}
             _print_bytes(codec.encode(head)[:-1] + b',"entry":' + _to_json(line) + b"}")
+        for run_id, state in runs.items():
+            _print_record({"kind": "run", "sessionId": row.session_id, "runId": run_id, "state": state})
     for lease, expires in await store.list_leases(wanted):
         _print_record(
             {
@@ -141,6 +147,14 @@ async def _rows_of(store: AnyStore, session_id: str) -> AsyncIterator[tuple[int,
     epoch, node = (leases[0][0].epoch, leases[0][0].owner) if leases else (0, "")
     for position, line in enumerate((await store.read(session_id))[1:]):
         yield position, epoch, node, line
+
+
+def _note_run(runs: dict[str, str], line: bytes) -> None:
+    """Note the state of a run, if the line tells of one; the last one counts."""
+    found = line_from_bytes(line) if RUN_ENTRY.encode() in line else None
+    entry = found.entry if found is not None else None
+    if isinstance(entry, CustomEntry) and entry.custom_type == RUN_ENTRY and isinstance(entry.data, dict):
+        runs[str(entry.data.get("runId"))] = str(entry.data.get("state"))
 
 
 def _to_json(line: bytes) -> bytes:

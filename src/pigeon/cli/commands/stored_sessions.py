@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
+from pigeon.app.stores import name_process
 from pigeon.cli.commands.sessions import (
     export_file,
     parse_limit,
@@ -189,19 +190,13 @@ class _StoredSessions:
 @asynccontextmanager
 async def _owning(store: AnyStore, session_id: str) -> AsyncIterator[Lease]:
     """The lease of a session that no other process has; raises `StartupError`."""
-    lease = await store.acquire(session_id, _name_owner(), LEASE_SECONDS)
+    lease = await store.acquire(session_id, name_process(), LEASE_SECONDS)
     if lease is None:
         raise StartupError(f"Another process is writing the session {session_id}. End it first")
     try:
         yield lease
     finally:
         await store.release(lease)
-
-
-def _name_owner() -> str:
-    import socket
-
-    return f"{socket.gethostname()}-{os.getpid()}"
 
 
 def _write_lines(path: str, lines: list[bytes]) -> None:

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from pigeon.app.options import AgentOptions
+from pigeon.app.stores import find_store
 from pigeon.frontends.agent_words import parse_agent_options, parse_whole_number
 from pigeon.frontends.call import CommandCall
 from pigeon.frontends.printing import print_line
+from pigeon.store.addresses import FILES
 from pigeon.system.clock import SteadyLoop
 from pigeon.system.collector import resume_collecting
 from pigeon.system.extras import require_extra
@@ -48,12 +50,23 @@ def run_serve(call: CommandCall) -> int:
 
         scope = call.options.get("scope") or "admin"
         return _request_and_print_link(os.path.join(agent_dir, "serve"), Tokens(token_file), scope)
+    _refuse_databases(call)
     roots = [environment.absolute_path(root) for root in call.options.get("root") or [environment.cwd]]
     for root in roots:
         if not os.path.isdir(root):
             raise UsageError(f"--root {root} is not a folder")
     options = _parse_agent_options(call, agent_dir)
     return SteadyLoop().run_until_complete(_serve(call, options, agent_dir, token_file, roots))
+
+
+def _refuse_databases(call: CommandCall) -> None:
+    """Served conversations are files; one that belongs into a database is never kept in files instead."""
+    line = call.parse_agent(call.words)
+    kept = find_store(line.agent.store, call.environment)
+    if isinstance(kept, str) and not kept.startswith(FILES):
+        raise UsageError(
+            "pigeon serve keeps conversations in files: call it without --store and PIGEON_STORE, or with file:DIR"
+        )
 
 
 async def _serve(

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Iterator
 from itertools import islice
 
 from pigeon.rpc.outbox import LongAnswer
 from pigeon.rpc.router import handles
-from pigeon.session.history.agent_files import find_agent_folders
 from pigeon.session.history.entry_line import EntryLine
 from pigeon.session.history.views import clean_name, encode_entries, encode_tree
 from pigeon.session.navigation import NavigationOptions
@@ -16,9 +14,9 @@ from pigeon.session.session import Session
 from pigeon.session.switching import encode_fork_messages
 from pigeon.wire import answers
 from pigeon.wire import commands as c
-from pigeon.wire.base import ABSENT, Absent
+from pigeon.wire.base import ABSENT, Absent, value_or_default
 from pigeon.wire.entries import SessionInfo
-from pigeon.wire.errors import ENTRY_MISSING, Refusal, StartupError
+from pigeon.wire.errors import ENTRY_MISSING, Refusal
 from pigeon.wire.events import SessionInfoChanged
 
 
@@ -114,27 +112,23 @@ def set_session_name(cmd: c.SetSessionName, s: Session) -> None:
 
 
 @handles(c.ListSessions)
-def list_sessions(cmd: c.ListSessions, s: Session) -> answers.Sessions:
-    """Cheap: most files are not read, only their names and times."""
-    folders = s.dependencies.repository.folders() if cmd.scope == "all" else [s.dependencies.repository.folder]
-    if cmd.agents:
-        folders = [*folders, *(below for folder in folders for below in find_agent_folders(folder))]
-    if not isinstance(cmd.session_id, Absent):
-        return answers.Sessions(sessions=s.dependencies.repository.store.find_rows_by_id(folders, cmd.session_id))
-    rows, cursor = s.dependencies.repository.store.list_sessions(
-        folders, None if isinstance(cmd.cursor, Absent) else cmd.cursor, cmd.limit
+async def list_sessions(cmd: c.ListSessions, s: Session) -> answers.Sessions:
+    """Cheap without `search`: of most files only names and times are read."""
+    rows, cursor = await s.dependencies.repository.list_sessions(
+        None if cmd.scope == "all" else s.journal.cwd,
+        limit=cmd.limit,
+        cursor=value_or_default(cmd.cursor, None),
+        search=value_or_default(cmd.search, None),
+        session_id=value_or_default(cmd.session_id, None),
+        agents=cmd.agents is True,
     )
     return answers.Sessions(sessions=rows, next_cursor=ABSENT if cursor is None else cursor)
 
 
 @handles(c.DeleteSession)
 async def delete_session(cmd: c.DeleteSession, s: Session) -> answers.SessionRow:
-    """The file is held while it is moved, so that no process writes it meanwhile."""
-    trash, repository = s.dependencies.trash, s.dependencies.repository
-    try:
-        return (await asyncio.to_thread(trash.move_to_trash, repository.resolve_path(cmd.session_path))).row
-    except StartupError as error:
-        raise Refusal(str(error)) from None
+    """No process writes it meanwhile."""
+    return await s.dependencies.repository.delete_session(cmd.session_path)
 
 
 @handles(c.NavigateTree)

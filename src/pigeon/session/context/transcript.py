@@ -20,9 +20,16 @@ from pigeon.session.history.journal import Journal
 from pigeon.wire import codec
 from pigeon.wire.base import Absent
 from pigeon.wire.content import ImageContent, TextContent, UserBlock
-from pigeon.wire.entries import BranchSummaryEntry, CompactionEntry, ContextEdit, CustomMessageEntry
+from pigeon.wire.entries import (
+    CALL_ENTRY,
+    BranchSummaryEntry,
+    CompactionEntry,
+    ContextEdit,
+    CustomEntry,
+    CustomMessageEntry,
+)
 from pigeon.wire.errors import BadRecord
-from pigeon.wire.events import MessageEnd, Outbound, ToolsDeclared
+from pigeon.wire.events import MessageEnd, Outbound, ToolCallStarted, ToolsDeclared
 from pigeon.wire.messages import (
     AssistantMessage,
     BashExecutionMessage,
@@ -258,7 +265,9 @@ class Transcript:
     their messages are read for the first time.
     """
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Journal, notes_calls: bool = False) -> None:
+        """With `notes_calls`, the start of each tool call is recorded, as always in a store."""
+        self._notes_calls = notes_calls
         self._journal = journal
         self._visible = VisibleEntries([], {})
         self._named: tuple[list[EntryLine], EntryLine | None, int] = ([], None, 0)
@@ -336,8 +345,11 @@ class Transcript:
         self._journal = journal
 
     def record_event(self, event: Outbound) -> None:
-        """Record the message of a `message_end`, and a declaration of tools."""
+        """Record the message of a `message_end`, and a declaration of tools, and maybe the start of a call."""
         if not isinstance(event, (MessageEnd, ToolsDeclared)):
+            if isinstance(event, ToolCallStarted) and (self._notes_calls or self._journal.rows is not None):
+                call = {"toolCallId": event.tool_call_id, "toolName": event.tool_name}
+                self._journal.append(CustomEntry, custom_type=CALL_ENTRY, data=call)
             return
         message = event.message
         if isinstance(message, CustomMessage):

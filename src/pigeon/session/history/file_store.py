@@ -20,8 +20,9 @@ from msgspec import Struct
 
 from pigeon.session.history.listing import header_of
 from pigeon.session.history.session_folders import SessionFolders
+from pigeon.session.history.text_search import has_message_with, read_file_lines
 from pigeon.session.history.trash import SessionTrash
-from pigeon.store.lines import check_line, has_all_words, read_entry_facts, read_header_facts, split_words
+from pigeon.store.lines import check_line, read_header_facts, split_words
 from pigeon.store.protocol import (
     Lease,
     PositionMismatch,
@@ -32,7 +33,7 @@ from pigeon.store.protocol import (
 )
 from pigeon.system import clock
 from pigeon.system.append_file import PRIVATE_FILE, AppendFile, FileInUse, is_locked_by_writer, make_private_folder
-from pigeon.system.files import open_regular, replace_file_atomically
+from pigeon.system.files import replace_file_atomically
 from pigeon.wire import codec
 from pigeon.wire.answers import SessionRow
 from pigeon.wire.base import value_or_default
@@ -107,7 +108,7 @@ class FileStore:
         """The header and all entries, or the entries behind the first `after` ones."""
 
         def read() -> list[bytes]:
-            lines = _read_lines(self._require_path(session_id))
+            lines = read_file_lines(self._require_path(session_id))
             return lines[after + 1 :] if after > 0 else lines
 
         return await asyncio.to_thread(read)
@@ -130,7 +131,7 @@ class FileStore:
             return []
 
         def search() -> list[StoredSession]:
-            rows, _ = self._list_rows(cwd, limit, None, lambda row: _has_message_with(row.reference, words))
+            rows, _ = self._list_rows(cwd, limit, None, lambda row: has_message_with(row.reference, words))
             return [_to_stored(row) for row in rows]
 
         return await asyncio.to_thread(search)
@@ -232,7 +233,7 @@ class FileStore:
             except FileInUse:
                 raise StaleEpoch(f"An agent of this machine writes the session {session_id}") from None
             try:
-                there = _read_lines(path)[1:]
+                there = read_file_lines(path)[1:]
                 if position == len(there):
                     file.append(_lead_of(path) + b"".join(line + b"\n" for line in lines))
                     file.sync()
@@ -312,11 +313,6 @@ def _check_id(session_id: str) -> None:
         raise Refusal("The id of a session in files is a text without slashes that does not begin with a dot")
 
 
-def _read_lines(path: str) -> list[bytes]:
-    with open(open_regular(path), "rb") as file:
-        return [line for line in file.read().split(b"\n") if line]
-
-
 def _lead_of(path: str) -> bytes:
     """What ends an incomplete last line."""
     with open(path, "rb") as file:
@@ -330,23 +326,9 @@ def _list_names(folder: str) -> list[str]:
     return []
 
 
-def _has_message_with(path: str, words: list[str]) -> bool:
-    """Whether one message of a file has all words; lines are parsed only if they may."""
-    try:
-        lines = _read_lines(path)[1:]
-    except OSError:
-        return False
-    plain = [word.encode() for word in words if word.isascii()]
-    for line in lines:
-        lower = line.lower()
-        if all(word in lower for word in plain) and has_all_words(read_entry_facts(line).text, words):
-            return True
-    return False
-
-
 def _count_entries(path: str) -> int:
     try:
-        return max(0, len(_read_lines(path)) - 1)
+        return max(0, len(read_file_lines(path)) - 1)
     except OSError:
         return 0
 

@@ -9,9 +9,9 @@ a result, and continues from the last entry. Those calls are not run again.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pigeon.session.history.entry_line import EntryLine, line_from_bytes, line_from_entry
 from pigeon.session.history.reading import InvalidSession, LoadedSession, load_session, read_lines_after, stamp_of
@@ -26,6 +26,9 @@ from pigeon.wire.entries import ContextEdit, MessageEntry, SessionHeader
 from pigeon.wire.errors import Refusal
 from pigeon.wire.messages import AssistantMessage, ToolResultMessage
 
+if TYPE_CHECKING:
+    from pigeon.session.history.session_rows import SessionRows
+
 INTERRUPTED = "The tool call was interrupted before it finished. It was not run again."
 AGENT_INTERRUPTED = "The agent that it had started has the id {}; resume it to continue with what it knows."
 _E = TypeVar("_E", bound=Any)
@@ -39,7 +42,7 @@ class Journal:
         session_id: str,
         cwd: str,
         header_line: bytes,
-        store: SessionFile | None,
+        store: SessionFile | SessionRows | None,
         now: Callable[[], int],
         mask: Callable[[bytes], bytes] = lambda line: line,
         ids: Ids = RANDOM_IDS,
@@ -64,6 +67,16 @@ class Journal:
     def file(self) -> str | None:
         """The file of the conversation; None while it is only in memory."""
         return self._store.path if self._store else None
+
+    @property
+    def rows(self) -> SessionRows | None:
+        """The rows of the conversation, if a store keeps it."""
+        return None if self._store is None or isinstance(self._store, SessionFile) else self._store
+
+    @property
+    def reference(self) -> str | None:
+        """What opens the conversation later: its file, or its id in a store."""
+        return self.file if self.rows is None else self.session_id
 
     @property
     def is_saved(self) -> bool:
@@ -120,7 +133,7 @@ class Journal:
         """
         store = self._store
         claimed = "ours" if store is None else store.claim_file(begins)
-        if store is None or claimed == "ours":
+        if not isinstance(store, SessionFile) or claimed == "ours":
             return False
         if claimed == "changed":
             return self._merge_foreign_lines(store)
@@ -131,20 +144,31 @@ class Journal:
             raise
         return True
 
-    def load_file(self, store: SessionFile, ahead: LoadedSession | None = None) -> None:
+    def close_open_calls(self) -> None:
+        """Answer the tool calls that a crash has left without a result; they are not run again."""
+        if not self.is_read_only:
+            append_missing_results(self, self._now())
+
+    async def wait_until_saved(self) -> None:
+        """Wait until a store has confirmed every entry; files have them already."""
+        if self.rows is not None:
+            await self.rows.wait_until_saved()
+
+    def load_file(self, store: SessionFile, ahead: LoadedSession | None = None, keeps_calls: bool = False) -> None:
         """Fill the journal from its adopted file; raises `Refusal` if it is not a session.
 
-        A session loaded `ahead` is used if the file has not changed since.
+        A session loaded `ahead` is used if the file has not changed since. With `keeps_calls`, calls that a crash has
+        left open stay open: the run may be continued.
         """
         if store.is_read_only:
             self._load_session(store, ahead)
         else:
-            self._reload_session(store, ahead)
+            self._reload_session(store, ahead, keeps_calls)
 
     def read_appended(self) -> bool:
         """Read what another process has appended so far; returns True if there was anything."""
         store = self._store
-        if store is None or store.is_writable:
+        if not isinstance(store, SessionFile) or store.is_writable:
             return False
         place = _file_identity_of(store.path)
         if place is None or place == self._place:
@@ -169,11 +193,14 @@ class Journal:
         self._size = loaded.size
         return loaded
 
-    def _reload_session(self, store: SessionFile, ahead: LoadedSession | None = None) -> None:
+    def _reload_session(
+        self, store: SessionFile, ahead: LoadedSession | None = None, keeps_calls: bool = False
+    ) -> None:
         """Take over the file: read what others wrote, repair it, and append what has waited."""
         loaded = self._load_session(store, ahead)
         store.repair_file(loaded.needs_newline, loaded.rewritten, self.iterate_lines)
-        append_missing_results(self, self._now())
+        if not keeps_calls:
+            append_missing_results(self, self._now())
         pending, self._pending = self._pending, []
         for line in pending:
             self._add_line(_with_parent(line, self.leaf_id))
@@ -298,9 +325,9 @@ def _with_parent(line: EntryLine, parent_id: str | None) -> EntryLine:
     return moved
 
 
-def append_missing_results(journal: Journal, now_ms: int) -> int:
-    """Append a result for every open call of the last answer; returns the number of them."""
-    calls = find_dangling_calls(journal.branch)
+def append_missing_results(journal: Journal, now_ms: int, only: Collection[str] | None = None) -> int:
+    """Append a result for every open call of the last answer, or `only` for these; returns the number of them."""
+    calls = [call for call in find_dangling_calls(journal.branch) if only is None or call.id in only]
     agents = {agent.tool_call_id: agent for agent in read_recorded_agents(journal.lines)} if calls else {}
     for call in calls:
         agent = agents.get(call.id)

@@ -3,21 +3,27 @@ file that another process writes is opened for reading. `SessionFolders` knows w
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from pigeon.session.history.agent_files import find_agent_folders
 from pigeon.session.history.entry_line import EntryLine
 from pigeon.session.history.journal import Journal, make_header
 from pigeon.session.history.reading import LoadedSession, load_session, read_header, stamp_of
 from pigeon.session.history.session_file import Namesake, SessionFile
 from pigeon.session.history.session_folders import SessionFolders
+from pigeon.session.history.text_search import has_message_with
+from pigeon.session.history.trash import SessionTrash
+from pigeon.store.lines import split_words
 from pigeon.system.append_file import agree_on_path, remove_agreement_link
 from pigeon.system.ids import RANDOM_IDS, Ids
+from pigeon.wire.answers import SessionRow
 from pigeon.wire.base import ABSENT, Absent
-from pigeon.wire.errors import Refusal
+from pigeon.wire.errors import Refusal, StartupError
 
 READ_AHEAD = 256 * 1024
 
@@ -47,6 +53,11 @@ class SessionRepository:
         self._absolute = absolute
         self._mask = mask
         self._ids = ids
+        self._keeps_open_calls = False
+
+    def keep_open_calls(self) -> None:
+        """From now on, calls that a crash has left open stay open when a session is opened: its run may go on."""
+        self._keeps_open_calls = True
 
     def folders(self) -> list[str]:
         return list(dict.fromkeys([self.folder, *self.store.folders()]))
@@ -92,10 +103,53 @@ class SessionRepository:
             journal = self._load_journal(header, cwd, store, None)
             if store.is_read_only:
                 raise store.make_refusal()
+            journal.close_open_calls()
         except Refusal:
             store.close()
             raise
         return journal
+
+    async def prepare_session(self, path: str, current: Journal | None = None) -> Any:
+        """What `open` needs and takes long: the contents of a long file."""
+        return await asyncio.to_thread(self.preload_session, path)
+
+    async def list_sessions(
+        self,
+        cwd: str | None,
+        *,
+        limit: int,
+        cursor: str | None = None,
+        search: str | None = None,
+        session_id: str | None = None,
+        agents: bool = False,
+    ) -> tuple[list[SessionRow], str | None]:
+        """A page of the sessions of this folder, or, if `cwd` is None, of all; those of started `agents` too."""
+        folders = self.folders() if cwd is None else [self.folder]
+        if agents:
+            folders = [*folders, *(below for folder in folders for below in find_agent_folders(folder))]
+        if session_id is not None:
+            return self.store.find_rows_by_id(folders, session_id), None
+        if search is None:
+            return self.store.list_sessions(folders, cursor, limit)
+        words = split_words(search)
+        return await asyncio.to_thread(
+            self.store.list_sessions,
+            folders,
+            cursor,
+            limit,
+            lambda row: bool(words) and has_message_with(row.reference, words),
+        )
+
+    async def delete_session(self, reference: str) -> SessionRow:
+        """Move a session to the trash; raises `Refusal`. The file is held while it is moved."""
+        trash = SessionTrash(self.store, self._now)
+        try:
+            return (await asyncio.to_thread(trash.move_to_trash, self.resolve_path(reference))).row
+        except StartupError as error:
+            raise Refusal(str(error)) from None
+
+    async def close_store(self) -> None:
+        """Files are closed with their journals."""
 
     def preload_session(self, path: str) -> LoadedSession | None:
         """The contents of a file, for `open`; may run in a thread. None for a short file, and for one that is not a
@@ -179,7 +233,7 @@ class SessionRepository:
         return folder, self.store.find_newest_with_message(folder)
 
     def set_folder(self, folder: str) -> None:
-        self._check_folder(folder)
+        self.check_folder(folder)
         self.folder = folder
 
     def is_file_of(self, path: str, journal: Journal) -> bool:
@@ -234,12 +288,12 @@ class SessionRepository:
         """The journal of an adopted file; read only now, because another process may have written until the lock was
         taken."""
         journal = Journal(header["id"], cwd, b"", store, self._now, self._mask, self._ids)
-        journal.load_file(store, ahead)
+        journal.load_file(store, ahead, self._keeps_open_calls)
         return journal
 
     def _create_bound_journal(self, path: str, cwd: str) -> Journal:
         """Creates nothing on disk before there is a message to keep, but checks that it could."""
-        self._check_folder(os.path.dirname(path))
+        self.check_folder(os.path.dirname(path))
         now = self._now()
         name = self._ids.session_id(now)
         self._set_folder_of(path)
@@ -248,7 +302,7 @@ class SessionRepository:
         )
 
     @staticmethod
-    def _check_folder(folder: str) -> None:
+    def check_folder(folder: str) -> None:
         """Raise `Refusal` if no session can be kept in a folder, which need not exist yet."""
         above = folder
         while not os.path.lexists(above):

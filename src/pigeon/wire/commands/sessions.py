@@ -135,7 +135,8 @@ class NavigateTree(Command, tag="navigate_tree", kw_only=True):
 
 class ListSessions(Command, tag="list_sessions", kw_only=True):
     """Sessions on disk, newest first, a page at a time; with `sessionId`, the one with exactly this id, if there is
-    one. Those of started agents are left out unless `agents` is true."""
+    one, and with `search`, those with a message that has all these words (there is no further page then in a store).
+    Those of started agents are left out unless `agents` is true."""
 
     lane = "beside"
     answer = answers.Sessions
@@ -146,6 +147,7 @@ class ListSessions(Command, tag="list_sessions", kw_only=True):
     limit: PageLimit = 50
     session_id: str | Absent = ABSENT
     agents: bool = False
+    search: str | Absent = ABSENT
 
 
 class DeleteSession(Command, tag="delete_session", kw_only=True):
