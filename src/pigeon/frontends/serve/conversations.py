@@ -95,7 +95,7 @@ class Conversations:
         """
         self._folders.lock_and_clean_up()
         self._start_task(self._start_parent())
-        asyncio.get_running_loop().call_later(QUIET_SECONDS, self.workers.prepare_parent)
+        self.workers.prepare_parent_in(QUIET_SECONDS)
         found = []
         for name in self.workers.sockets.names():
             try:

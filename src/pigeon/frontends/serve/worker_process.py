@@ -116,6 +116,7 @@ class Workers:
         self._prepared: ForkServer | None = None
         self._cold_parent: ForkServer | None = None
         self._cold_forks = 0
+        self._preparation: asyncio.TimerHandle | None = None
         # The shared processes by their keys, and those that an earlier supervisor has started.
         self._open: dict[bytes, list[WorkerProcess]] = {}
         self._adopted: dict[int, WorkerProcess] = {}
@@ -134,6 +135,9 @@ class Workers:
     def is_parent_warm(self) -> bool:
         server = self._family.server
         return server is not None and server.is_prepared
+
+    def prepare_parent_in(self, seconds: float) -> None:
+        self._preparation = asyncio.get_running_loop().call_later(seconds, self.prepare_parent)
 
     def prepare_parent(self) -> None:
         """Let the parent warm up, unless it has been told before; it forks meanwhile, more slowly."""
@@ -203,6 +207,8 @@ class Workers:
 
     def hand_over_processes(self) -> None:
         """Leave the shared processes to the next supervisor: none takes a further conversation."""
+        if self._preparation is not None:
+            self._preparation.cancel()
         for process in (one for processes in self._open.values() for one in processes):
             process.disconnect()
         self._open.clear()

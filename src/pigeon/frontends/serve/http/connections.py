@@ -64,6 +64,7 @@ class PeerConnection:
         self.peer = peer
         self.known = False
         self._web_socket: LimitedWebSocket | None = None
+        self._abort: asyncio.TimerHandle | None = None
 
     @property
     def web_socket(self) -> LimitedWebSocket:
@@ -80,6 +81,8 @@ class PeerConnection:
             self._connections.make_known(self)
 
     def on_connection_lost(self) -> None:
+        if self._abort is not None:
+            self._abort.cancel()
         self._connections.remove(self)
 
     def refuse(self, status: int, text: str) -> None:
@@ -91,7 +94,7 @@ class PeerConnection:
         """Close it, by force if the peer does not read the rest."""
         if not self.transport.is_closing():
             self.transport.close()
-            asyncio.get_running_loop().call_later(ABORT_SECONDS, self.transport.abort)
+            self._abort = asyncio.get_running_loop().call_later(ABORT_SECONDS, self.transport.abort)
 
 
 class Connections:
