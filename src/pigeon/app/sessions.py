@@ -130,7 +130,10 @@ async def _open_stored_journal(options: AgentOptions, repository: StoredReposito
 async def find_workspace_of_session(
     options: AgentOptions, environment: Environment, repository: SessionRepository
 ) -> str | None:
-    """The workspace of the conversation that the options name, if it is another machine."""
+    """The workspace of the conversation that the options name, if it is another machine.
+
+    None if there is no such conversation: that is reported where it is opened.
+    """
     from pigeon.session.history.stored_repository import StoredRepository
 
     named = options.session or options.resume or options.fork
@@ -141,7 +144,10 @@ async def find_workspace_of_session(
             return await repository.find_workspace(named)
         finally:
             await repository.close_store()
-    return _find_workspace_of_file(named, environment, repository)
+    try:
+        return _find_workspace_of_file(named, environment, repository)
+    except (Refusal, OSError):
+        return None
 
 
 def _find_workspace_of_file(named: str, environment: Environment, repository: SessionRepository) -> str | None:
