@@ -180,5 +180,6 @@ def _name_of(source: Source) -> str:
 
 
 def _forget_modules(name: str) -> None:
-    for known in [one for one in sys.modules if one == name or one.startswith(name + ".")]:
+    # A copy: other threads import meanwhile.
+    for known in [one for one in list(sys.modules) if one == name or one.startswith(name + ".")]:
         sys.modules.pop(known, None)
