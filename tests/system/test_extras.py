@@ -44,7 +44,9 @@ def packages_of(extra: str) -> set[str]:
         if requirement.name == "pigeon-agent":
             found = found.union(*map(packages_of, requirement.extras))
         else:
-            found.add(re.sub(r"[-_.]+", "-", requirement.name).lower())
+            name = re.sub(r"[-_.]+", "-", requirement.name).lower()
+            # As `psycopg[binary]` has `psycopg-binary`.
+            found |= {name, *(f"{name}-{other}" for other in requirement.extras)}
     return found
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 import tempfile
 from pathlib import Path
@@ -8,11 +9,12 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fakes.tool_run import ripgrep
 from pigeon.system.ignore_files import Ignored, IgnoreLines, is_in_repository
 from pigeon.system.process.start import ProcessOwner
+from pigeon.system.process.variables import plain_environment
+from pigeon.workspaces.ripgrep import Ripgrep
 
-RG = ripgrep(ProcessOwner()).find_program()
+RG = Ripgrep(ProcessOwner(), lambda: plain_environment(os.environ), "/nowhere").find_program()
 RULES = r"a b * *.log a/ /a a/b **/b a/** a/* /b/ ? a/**/b !a !*.log !/a/b [ab] [!a] #x \#x !*/ ** */a ab* **/a/**"
 FILES = (".gitignore", "a/.gitignore", ".ignore", "../.gitignore", ".git/info/exclude", "a/.git/x")
 names = st.sampled_from(["a", "b", "ab", "c.log", "b c", "#x"])

@@ -14,7 +14,7 @@ from pigeon.wire.errors import Refusal
 # What names no file that is opened: what was changed in a session, and what a host offers to do.
 NO_FILES = {
     *(("get_changes", "path"), ("set_host_services", "read_files"), ("set_host_services", "write_files")),
-    *(("undo", "files"), ("preview_undo", "files")),
+    *(("undo", "files"), ("preview_undo", "files"), ("host_service_result", "paths")),
 }
 
 
