@@ -12,7 +12,7 @@ import pytest
 import pigeon
 from pigeon.system.shell.kept_output import KeptOutput
 from support.agent_trees import AgentTree, calls, events_of, results_of, task, text_of_result
-from support.processes import processes_in
+from support.processes import eventually, processes_in
 from support.sdk_agents import call
 
 
@@ -313,12 +313,10 @@ async def test_the_host_sees_and_stops_the_commands_of_agents(tree: AgentTree) -
 
 async def test_a_command_of_an_agent_is_sent_to_the_background(tree: AgentTree) -> None:
     tree.says("ROOT", calls(task("CHILD")), "Done.")
-    tree.says("CHILD", call("bash", command="echo first; while [ ! -e go ]; do :; done"), "It goes on.")
+    tree.says("CHILD", call("bash", command="touch begun; while [ ! -e go ]; do :; done"), "It goes on.")
     async with tree.start() as agent:
         running = asyncio.ensure_future(agent.run("ROOT"))
-        async for event in agent.events():
-            if isinstance(event, pigeon.AgentChanged) and isinstance(event.agent.activity, str):
-                break
+        assert await asyncio.to_thread(eventually, (tree.work / "begun").exists)
         [known] = (await agent.get_agents()).agents
         answer = (await agent.get_agent_messages(known.agent_id)).messages[-1]
         [called] = [block.id for block in answer.content if isinstance(block, pigeon.ToolCall)]
