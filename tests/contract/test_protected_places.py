@@ -28,7 +28,9 @@ def lay_out(folders: AgentFolders) -> None:
 
 
 def content_of(folder: Path) -> dict[str, bytes]:
-    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    """What the files of a folder hold, but for what Pigeon remembers of files to undo their changes."""
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {str(path): path.read_bytes() for path in files if "checkpoints" not in path.parts}
 
 
 @proves("permission.house")

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from pigeon.checkpoints.objects import ObjectFolder, create_repository, read_packed
 from pigeon.checkpoints.tree import KnownTree
-from pigeon.system.files import run_in_thread
+from pigeon.system.files import run_in_thread, write_new_private_file
 from pigeon.system.git import Git, GitError, OwnRepository
 
 WORKSPACES = "workspaces"
@@ -50,8 +50,8 @@ class Baseline:
         create_repository(self.folder)
         self._lock = os.open(f"{self.folder}/{LOCK}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_SH)
-        with suppress(FileExistsError), open(f"{self.folder}/{_PLACE}", "xb") as file:
-            file.write(os.fsencode(self._place))
+        with suppress(FileExistsError):
+            write_new_private_file(f"{self.folder}/{_PLACE}", os.fsencode(self._place))
         try:
             with open(f"{self.folder}/{_KNOWN}", "rb") as kept:
                 known = _decode(kept.read())

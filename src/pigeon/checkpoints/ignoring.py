@@ -7,7 +7,8 @@ import stat
 from collections.abc import Sequence
 from contextlib import suppress
 
-from pigeon.system.files import read_whole
+from pigeon.system.append_file import make_private_folder
+from pigeon.system.files import create_private_file, read_whole
 from pigeon.system.git import Git, OwnRepository
 
 IGNORE_FILE = ".gitignore"
@@ -73,8 +74,8 @@ class GitIgnoring:
                 data = read_whole(self._excludes, _BIGGEST)
         if data == self._copied:
             return
-        os.makedirs(f"{self._repository}/info", mode=0o700, exist_ok=True)
-        with open(f"{self._repository}/info/exclude", "wb") as file:
+        make_private_folder(f"{self._repository}/info")
+        with create_private_file(f"{self._repository}/info/exclude") as file:
             file.write(data)
         self._copied = data
 

@@ -8,6 +8,8 @@ import zlib
 from contextlib import suppress
 from hashlib import sha1
 
+from pigeon.system.append_file import make_private_folder
+from pigeon.system.files import write_new_private_file
 from pigeon.system.git import OwnRepository
 
 LEVEL = 1
@@ -23,14 +25,14 @@ def object_id(data: bytes) -> str:
 
 def create_repository(folder: str) -> None:
     """An empty bare repository; what exists stays."""
-    os.makedirs(f"{folder}/objects/pack", mode=0o700, exist_ok=True)
-    os.makedirs(f"{folder}/refs", mode=0o700, exist_ok=True)
+    make_private_folder(f"{folder}/objects/pack")
+    make_private_folder(f"{folder}/refs")
     for name, text in (
         ("HEAD", "ref: refs/heads/none\n"),
         ("config", "[core]\nrepositoryformatversion = 0\nbare = true\n"),
     ):
-        with suppress(FileExistsError), open(f"{folder}/{name}", "x", encoding="ascii") as file:
-            file.write(text)
+        with suppress(FileExistsError):
+            write_new_private_file(f"{folder}/{name}", text.encode())
 
 
 class ObjectFolder:
@@ -45,7 +47,7 @@ class ObjectFolder:
         place = self._place_of(name)
         if os.path.exists(place):
             return name
-        os.makedirs(os.path.dirname(place), mode=0o700, exist_ok=True)
+        make_private_folder(os.path.dirname(place))
         temporary = f"{place}.{os.urandom(6).hex()}.tmp"
         packed = zlib.compressobj(LEVEL)
         try:
@@ -78,7 +80,7 @@ class ObjectFolder:
         if self.has(name):
             return True
         place = self._place_of(name)
-        os.makedirs(os.path.dirname(place), mode=0o700, exist_ok=True)
+        make_private_folder(os.path.dirname(place))
         try:
             os.link(other._place_of(name), place)
         except FileExistsError:

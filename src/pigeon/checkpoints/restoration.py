@@ -17,6 +17,7 @@ from pigeon.checkpoints.records import Checkpoint, FileState, Restored, Restored
 from pigeon.checkpoints.restoring import LOST, NOT_KEPT, Deed, Planned, find_conflict, read_now
 from pigeon.checkpoints.store import ConversationStore
 from pigeon.checkpoints.workspace import CheckpointParts, RecordedFolder
+from pigeon.system.append_file import make_private_folder
 from pigeon.system.files import replace_file_atomically, run_in_thread
 from pigeon.wire.commands.undo import FileAndChange, FileAndReason, RestoredFiles, UndoPreview
 
@@ -264,7 +265,7 @@ def _do(
 def _write_pending(store: str, pending: _Pending) -> int:
     """Write down what is about to be restored; returns the descriptor that holds the file."""
     folder = f"{store}/{PENDING}"
-    os.makedirs(folder, mode=0o700, exist_ok=True)
+    make_private_folder(folder)
     place = f"{folder}/{pending.session_id}"
     temporary = f"{store}/{pending.session_id}/{PENDING}"
     replace_file_atomically(temporary, json.encode(pending), 0o600)

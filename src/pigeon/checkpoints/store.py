@@ -25,6 +25,8 @@ from pigeon.checkpoints.records import (
     decode_record,
     encode_record,
 )
+from pigeon.system.append_file import make_private_folder
+from pigeon.system.files import write_new_private_file
 
 RECORDS, PLACE, SESSION = "records", "place", "session"
 
@@ -67,13 +69,13 @@ class ConversationStore:
 
     def create(self) -> None:
         if not self._exists:
-            os.makedirs(self._store, mode=0o700, exist_ok=True)
+            make_private_folder(self._store)
             os.chmod(self._store, 0o700)
-            os.makedirs(self.folder, mode=0o700, exist_ok=True)
+            make_private_folder(self.folder)
             create_repository(self.folder)
             for name, path in self._origin.items():
-                with suppress(FileExistsError), open(f"{self.folder}/{name}", "xb") as file:
-                    file.write(os.fsencode(path))
+                with suppress(FileExistsError):
+                    write_new_private_file(f"{self.folder}/{name}", os.fsencode(path))
             self._exists = True
 
     def remove_all(self) -> None:

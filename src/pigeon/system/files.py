@@ -201,6 +201,12 @@ def create_private_file(path: str) -> BinaryIO:
     return open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb")
 
 
+def write_new_private_file(path: str, data: bytes) -> None:
+    """Write a file that only its owner can read; raises `FileExistsError` if there is one."""
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+        file.write(data)
+
+
 def replace_file_atomically(path: str, data: bytes, mode: int) -> None:
     """Replace one file by another in one step, and wait until the disk has it; never writes in place."""
     _write_and_rename(path, data, mode, durable=True)
