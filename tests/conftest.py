@@ -35,12 +35,13 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "leaves_running: tasks and timers that are left at its end are meant to")
     config.addinivalue_line("markers", "by_exec: agents are started, not forked: the start is part of the test")
     watch_loops()
-    # A shell starts what runs in its background with interrupts ignored, `nohup` with hang-ups ignored; so would all
-    # programs of the tests be.
+    # A shell starts what runs in its background with interrupts and quits ignored, `nohup` with hang-ups ignored; so
+    # would all programs of the tests be.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
-        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    for ignored in (signal.SIGHUP, signal.SIGQUIT):
+        if signal.getsignal(ignored) is signal.SIG_IGN:
+            signal.signal(ignored, signal.SIG_DFL)
     # Sockets need short paths, and tests have long names: below a long temporary folder there would be no room.
     if len(tempfile.gettempdir()) > LONGEST_TEMPORARY_FOLDER:
         os.environ["TMPDIR"] = tempfile.tempdir = "/tmp"
